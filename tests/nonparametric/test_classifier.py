@@ -61,7 +61,7 @@ def test_one_worked_by_hand() -> None:
 
 def test_where_no_key_is_near_the_classes_have_their_shares() -> None:
     model = AttentionClassifier(1.0, kernel="uniform").fit([[0.0], [1.0], [2.0]], [5, 5, 7])
-    with pytest.warns(UserWarning, match="^1 of 2 queries have no key within the bandwidth; taking the classes'"):
+    with pytest.warns(UserWarning, match="^1 of 2 queries have no key within the bandwidth; using the class shares"):
         probabilities = model.predict_proba([[2.5], [9.0]])
     np.testing.assert_allclose(probabilities, [[0, 1], [2 / 3, 1 / 3]])
 

@@ -86,7 +86,7 @@ class LeaveOneOut:
         self._share = weights[self.points, 0] / weights[self.points].sum()
 
     def __call__(self, logarithm: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return CV at bandwidths exp(logarithm), (D,), and its gradient; outputs are scaled by their variance."""
+        """Return CV at bandwidths exp(logarithm), (D,), and its gradient; outputs are scaled to variance 1."""
         log = torch.from_numpy(np.asarray(logarithm, dtype=np.float64)).requires_grad_()
         total = 0.0
         for error, share in self._errors(log):

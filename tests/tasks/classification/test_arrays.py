@@ -50,7 +50,7 @@ def test_pictures_are_read(tmp_path: Path, pixels: np.ndarray, shape: tuple[int,
 
 def test_labels_are_asked_for_where_they_are_needed(tmp_path: Path) -> None:
     file = written(tmp_path / "a.npz", x=VECTORS)
-    with pytest.raises(DataError, match=r"a\.npz: the labels are missing, an array 'y'"):
+    with pytest.raises(DataError, match=r"a\.npz: the labels are missing: add an array 'y'"):
         read_npz(file)
     assert read_npz(file, labelled=False).classes is None
 

@@ -56,7 +56,7 @@ def test_vectors_are_read(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"source": "nowhere"}, "there are no pictures nowhere: it is neither 'digits', nor a folder, nor an .npz"),
-        ({"source": "digits", "size": 16}, "images.size does not go with the digits"),
+        ({"source": "digits", "size": 16}, "images.size does not apply to the digits"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], message: str) -> None:
@@ -66,7 +66,7 @@ def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object
 
 def test_arrays_are_refused_what_pictures_have(tmp_path: Path) -> None:
     vectors = npz(tmp_path, x=np.random.rand(20, 5, 3), y=np.arange(20) % 2)
-    with pytest.raises(ArgumentError, match=r"images\.patch does not go with sequences of vectors"):
+    with pytest.raises(ArgumentError, match=r"images\.patch does not apply to sequences of vectors"):
         image_corpus(ImagesSettings(source=vectors, patch=2))
     with pytest.raises(DataError, match="at least two classes are needed, got 7"):
         image_corpus(ImagesSettings(source=npz(tmp_path, x=np.random.rand(20, 5, 3), y=np.full(20, 7))))
@@ -89,7 +89,7 @@ def test_texts_that_are_too_long_are_counted(tmp_path: Path) -> None:
     shorter = drop_long(corpus, lengths, 6)
     assert {len(corpus.data[row]) for row in shorter.train} == {6}
     assert corpus.reports[0].dropped["longer than the maximum length"].count == len(corpus.train) - len(shorter.train)
-    with pytest.raises(DataError, match="every one of the 37 texts is longer than the maximum length of 3 tokens"):
+    with pytest.raises(DataError, match="all 37 texts are longer than the maximum length of 3 tokens"):
         drop_long(corpus, lengths, 3)
 
 

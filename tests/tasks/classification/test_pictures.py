@@ -60,7 +60,7 @@ def test_what_is_no_picture_is_said(tmp_path: Path) -> None:
         drawn(tmp_path / name / "a.png", grey(5))
     (tmp_path / "dog" / "notes.txt").write_text("x")
     (tmp_path / "README").write_text("x")
-    assert read_folder(tmp_path).remarks == (f"{tmp_path}: 2 files that are no pictures passed over (notes.txt, …)",)
+    assert read_folder(tmp_path).remarks == (f"{tmp_path}: skipped 2 files that are not pictures (notes.txt, …)",)
 
 
 def test_one_picture_with_colours_makes_all_rgb(tmp_path: Path) -> None:
@@ -103,17 +103,17 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     whole = (tmp_path / "cat" / "a.png").read_bytes()
     for content in (b"no picture", whole[:40], whole[: len(whole) // 2]):
         (tmp_path / "dog" / "b.png").write_bytes(content)
-        with pytest.raises(DataError, match=r"b\.png cannot be read: no picture that Pillow knows, or a damaged one$"):
+        with pytest.raises(DataError, match=r"b\.png cannot be read: not a picture that Pillow can read, or damaged$"):
             read_folder(tmp_path)
     with pytest.raises(DataError, match=r"c\.png cannot be read: No such file"):
         read_pixels([tmp_path / "c.png"])
 
 
 def test_folders_without_classes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is no folder of pictures"):
+    with pytest.raises(DataError, match="is not a folder of pictures"):
         read_folder(tmp_path / "nowhere")
     drawn(tmp_path / "cat" / "a.png", grey(5))
-    with pytest.raises(DataError, match="each of two classes or more, got 1"):
+    with pytest.raises(DataError, match="each of at least two classes, got 1"):
         read_folder(tmp_path)
     (tmp_path / "dog").mkdir()
     with pytest.raises(DataError, match="dog has no picture"):
@@ -126,7 +126,7 @@ def test_a_class_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
             (tmp_path / name).mkdir()
     except OSError:
         pytest.skip("this file system takes names of UTF-8 alone")
-    with pytest.raises(DataError, match=r"a folder's name is not UTF-8, and no label: 'caf\\udce9'"):
+    with pytest.raises(DataError, match=r"a folder's name is not UTF-8 and cannot be a label: 'caf\\udce9'"):
         read_folder(tmp_path)
 
 

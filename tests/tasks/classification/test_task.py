@@ -111,7 +111,7 @@ def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
     ):
         resume(tmp_path / "run", {"updates": 4}, progress=quiet())
     assert (tmp_path / "run/log.jsonl").read_bytes() == log
-    with pytest.raises(DataError, match=r"what it holds out now may have been trained on: --images or --labelled"):
+    with pytest.raises(DataError, match=r"its held-out examples may have been trained on: give others with"):
         ClassificationTask().evaluate(StoredRun(tmp_path / "run"), print)
     file.write_text(whole)
     resume(tmp_path / "run", {"updates": 4}, progress=quiet())

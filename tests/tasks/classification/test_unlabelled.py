@@ -21,7 +21,7 @@ INPUTS = {
 @pytest.mark.parametrize(
     ("kind", "source", "invert", "says"),
     [
-        ("pictures", "b.png", False, r"b\.png cannot be read: no picture that Pillow knows, or a damaged one"),
+        ("pictures", "b.png", False, r"b\.png cannot be read: not a picture that Pillow can read, or damaged"),
         ("pictures", "nowhere.png", False, r"nowhere\.png cannot be read: No such file or directory"),
         ("pictures", "empty", False, "empty has no picture"),
         ("pictures", "v.npz", False, r"this run reads pictures, and v\.npz holds sequences of vectors"),

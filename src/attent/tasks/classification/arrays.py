@@ -1,4 +1,4 @@
-"""Labelled pictures or sequences of vectors in an .npz."""
+"""Reader of .npz files with labeled pictures or sequences of vectors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class VectorSequences:
 
     Args:
         vectors: (N, T, D) float32.
-        lengths: of the sequences, (N,); vectors beyond are ignored.
+        lengths: the length of each sequence, (N,); vectors beyond it are ignored.
         classes: the index of each sequence's class, (N,); None if unknown.
         labels: the names of the classes.
     """
@@ -49,14 +49,14 @@ class VectorSequences:
 
 
 def read_npz(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSequences:
-    """Read an .npz of `images`, pictures (N, H, W) or (N, H, W, C), or `x`, sequences of vectors (N, T, D).
+    """Read an .npz with `images`, pictures (N, H, W) or (N, H, W, C), or `x`, sequences of vectors (N, T, D).
 
-    Labels are `y`, N whole numbers or texts; `lengths` are the lengths of the sequences, T unless given. Nothing is
-    ever unpickled.
+    The array `y` has the labels, N whole numbers or texts; `lengths` has the lengths of the sequences, by default T.
+    Nothing is ever unpickled.
 
     Args:
         path: the file.
-        labelled: whether there must be labels.
+        labelled: whether the file must have labels.
 
     Raises:
         DataError: the file cannot be read, or its arrays do not match.
@@ -69,7 +69,7 @@ def read_npz(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSeq
             f"{listed}"
         )
     if labelled and LABELS not in content:
-        raise DataError(f"{path}: the labels are missing, an array {LABELS!r} with one for each example")
+        raise DataError(f"{path}: the labels are missing: add an array {LABELS!r} with one label per example")
     name = IMAGES if IMAGES in content else VECTORS
     data = content[name]
     if data.ndim < 3 or 0 in data.shape:
@@ -87,10 +87,10 @@ def check_pixels(pixels: np.ndarray, name: str) -> np.ndarray:
 
     Args:
         pixels: whole numbers from 0 to 255, or floats from 0 to 1.
-        name: of the pictures in errors.
+        name: the name of the pictures in error messages.
 
     Raises:
-        DataError: they are neither, or of other axes.
+        DataError: the values are neither, or the axes are wrong.
     """
     pixels = pixels[..., None] if pixels.ndim == 3 else pixels
     if pixels.ndim != 4 or pixels.shape[-1] not in (1, 3):
@@ -109,7 +109,7 @@ def check_finite(vectors: np.ndarray, name: str) -> np.ndarray:
 
     Args:
         vectors: floats.
-        name: of the vectors in errors, with punctuation.
+        name: the beginning of the error message, with punctuation.
 
     Raises:
         DataError: a value is not finite.
@@ -121,7 +121,7 @@ def check_finite(vectors: np.ndarray, name: str) -> np.ndarray:
 
 
 def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Return the arrays that `read_npz` uses by name, and the names of all."""
+    """Return the arrays that `read_npz` uses, by name, and the names of all arrays."""
     try:
         file = open_regular(path)
     except (OSError, DataError) as error:
@@ -129,7 +129,7 @@ def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
     try:
         with file as stream:
             if stream.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
-                raise DataError(f"{path} is one array, no .npz: numpy.savez writes several by name")
+                raise DataError(f"{path} is a single array, not an .npz: save named arrays with numpy.savez")
             with zipfile.ZipFile(stream) as archive:
                 names = [name.removesuffix(ENDING) for name in archive.namelist()]
                 size = os.fstat(stream.fileno()).st_size
@@ -141,15 +141,13 @@ def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
         raise
     except (ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         if "allow_pickle" in str(error) and "Object arrays" in str(error):
-            remedy = f"pad vectors of several lengths, and give {LENGTHS}"
-            raise DataError(
-                f"{path} holds Python objects, which are not read: numbers and texts alone are; {remedy}"
-            ) from error
-        raise DataError(f"{path} is no .npz, or a damaged one") from error
+            remedy = f"pad sequences of different lengths, and give {LENGTHS}"
+            raise DataError(f"{path} holds Python objects, but only numbers and texts are read: {remedy}") from error
+        raise DataError(f"{path} is not an .npz, or is damaged") from error
 
 
 def _array(archive: zipfile.ZipFile, name: str, display_name: str, size: int) -> np.ndarray:
-    """Read an array of an archive of `size` bytes, comparing sizes before taking memory."""
+    """Read an array from an archive of `size` bytes, after checking its size."""
     info = archive.getinfo(name + ENDING)
     if info.file_size > max_unpacked(min(info.compress_size, size)):
         raise DataError(f"{display_name} unpacks to {info.file_size:,} bytes, more than an array of its size can")
@@ -157,11 +155,11 @@ def _array(archive: zipfile.ZipFile, name: str, display_name: str, size: int) ->
         version = read_magic(member)
         try:
             shape, _, dtype = (read_array_header_1_0 if version == (1, 0) else read_array_header_2_0)(member)
-        # a header is parsed like Python code, which fails in many ways
+        # a header is parsed like Python code, which can fail in many ways
         except (SyntaxError, TokenError, RecursionError, MemoryError) as error:
-            raise ValueError("the header is none") from error
+            raise ValueError("the header is invalid") from error
         data_size = info.file_size - member.tell()
-    # objects are pickled
+    # arrays of objects are pickled
     if not dtype.hasobject and math.prod(shape) * dtype.itemsize != data_size:
         raise DataError(
             f"{display_name} is damaged: its header says {math.prod(shape) * dtype.itemsize:,} bytes, and it holds "
@@ -189,6 +187,6 @@ def _sequences(path: Path | str, vectors: np.ndarray, lengths: np.ndarray | None
             f"{lengths.shape}"
         )
     is_vector = np.arange(longest) < lengths[:, None]
-    # padding may be anything, even NaN
+    # padding can be anything, even NaN
     vectors = np.where(is_vector[..., None], vectors, 0).astype(np.float32)
     return check_finite(vectors, f"{path}: "), lengths.astype(np.int64)

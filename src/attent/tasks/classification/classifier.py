@@ -39,7 +39,7 @@ from attent.views.build_scene import CLS, build_scene
 from attent.views.scene import Picture, Scene
 from attent.views.trace import ForwardPass
 
-# Examples of a batch.
+# The number of examples in a batch.
 BATCH = 128
 CLS_LABEL = "CLS"
 
@@ -49,8 +49,8 @@ class Prediction:
     """The most probable classes of an example.
 
     Args:
-        labels: their names, the most probable first.
-        probabilities: of each; they sum to 1 over all classes.
+        labels: the names of the classes, the most probable first.
+        probabilities: the probability of each; over all classes, they sum to 1.
     """
 
     labels: tuple[str, ...]
@@ -63,12 +63,12 @@ class Prediction:
 
 
 class Classifier(FromRun):
-    """Classifies with a model.
+    """Classifies examples with a trained model.
 
     Args:
-        model: an encoder with a [CLS] vector; put into evaluation mode.
+        model: an encoder with a [CLS] vector; it is set to evaluation mode.
         inputs: the names of the classes, and the kind of the model's inputs.
-        tokenizer: for texts; None for other inputs.
+        tokenizer: the tokenizer of texts; None for other inputs.
 
     Raises:
         ArgumentError: the inputs or the tokenizer do not fit the model.
@@ -87,14 +87,15 @@ class Classifier(FromRun):
             )
         if not isinstance(inputs.inputs, TextInputs) and inputs.inputs.size != getattr(model.embedding, "size", None):
             raise ArgumentError(
-                f"{INPUTS} says that the model reads vectors of {inputs.inputs.size} numbers, and it reads others"
+                f"{INPUTS} says that the model reads vectors of {inputs.inputs.size} numbers, and it reads vectors of "
+                "another size"
             )
         if len(inputs.labels) != classes:
             raise ArgumentError(f"{INPUTS} names {len(inputs.labels)} labels, and the model has {classes} classes")
         self.model, self.inputs, self.tokenizer = model, inputs, tokenizer
         self.input_kind = inputs.inputs.kind
         self.device = next(model.parameters()).device
-        # the classes in the order of the model's outputs, and the most tokens, vectors or patches of an example
+        # the classes in the order of the model's outputs, and the maximum length of an example
         self.labels, self.longest = inputs.labels, model.longest
 
     @overload
@@ -105,10 +106,10 @@ class Classifier(FromRun):
         """Return the most probable classes of each example.
 
         Args:
-            examples: texts; or files of pictures, or pictures (N, H, W) or (N, H, W, C), bytes or floats from 0 to 1;
-                or sequences of vectors (N, T, D), or several of (T, D). A single text or file, not in a list, gives a
-                single result.
-            best: number of classes for each; all of them if there are fewer.
+            examples: texts; or picture files, or pictures (N, H, W) or (N, H, W, C), bytes or floats from 0 to 1; or
+                sequences of vectors (N, T, D), or a list of sequences (T, D). A single text or file, not in a list,
+                gives a single result.
+            best: the number of classes to return for each example; all classes if there are fewer.
 
         Raises:
             ArgumentError: the model reads another kind of example.
@@ -133,8 +134,8 @@ class Classifier(FromRun):
         """Return the log-probabilities of all classes, (N, C), float32.
 
         Args:
-            examples: to be classified; their labels are not used.
-            size: of a batch.
+            examples: the examples to classify; their labels are not used.
+            size: the batch size.
 
         Raises:
             DataError: an example is longer than the model can read.
@@ -150,16 +151,16 @@ class Classifier(FromRun):
         return log_probs
 
     def maps(self, examples: Any, row: int = 0) -> dict[str, AttentionMap]:
-        """Return the attention map of each layer for one example, the first layer first, (1, H, 1 + T, 1 + T).
+        """Return the attention map of each layer for one example, (1, H, 1 + T, 1 + T), the first layer first.
 
         The first query and the first key are the [CLS] vector.
 
         Args:
-            examples: as `classify` takes them.
-            row: index of the example, from 0.
+            examples: the examples, as for `classify`.
+            row: the index of the example, from 0.
 
         Raises:
-            ArgumentError, DataError: as `classify`, or there is no such example, or it is longer than the model can
+            ArgumentError, DataError: as for `classify`, or there is no such example, or it is longer than the model can
                 read.
         """
         return self.maps_and_gradients(examples, row, gradients=False)[0]
@@ -168,17 +169,17 @@ class Classifier(FromRun):
     def maps_and_gradients(
         self, examples: Any, row: int = 0, *, gradients: bool = True
     ) -> tuple[dict[str, AttentionMap], dict[str, AttentionMap]]:
-        """Return the maps of one example, and their gradients of the likeliest class times the weights.
+        """Return the attention maps of one example, and their weights times gradients.
 
-        The gradients are those of the log-probability.
+        The gradients are those of the most probable class's log-probability.
 
         Args:
-            examples: as `classify` takes them.
-            row: index of the example, from 0.
-            gradients: False for none of these.
+            examples: the examples, as for `classify`.
+            row: the index of the example, from 0.
+            gradients: False to compute no gradients.
 
         Raises:
-            ArgumentError, DataError: as `maps`.
+            ArgumentError, DataError: as for `maps`.
         """
         rows = encode_rows(self.data(examples), self.inputs, self.tokenizer)
         length = int(rows.lengths[check_index("row", row, len(rows.lengths))])
@@ -192,10 +193,10 @@ class Classifier(FromRun):
         return dict(maps.items()), derived
 
     def forward_pass(self, example: str) -> ForwardPass:
-        """Return the forward pass over a text, or of a file of a picture; its output is at the [CLS] vector.
+        """Return the forward pass over a text or a picture file; its output is at the [CLS] vector.
 
         Raises:
-            ArgumentError, DataError: as `classify`.
+            ArgumentError, DataError: as for `classify`.
         """
         data = self.data([example])
 
@@ -218,8 +219,8 @@ class Classifier(FromRun):
 
         Args:
             data: N examples.
-            classes: of each example, (N,); 0 by default.
-            chosen: indices of the examples to take, (M,); all by default.
+            classes: the class of each example, (N,); 0 by default.
+            chosen: the indices of the examples to use, (M,); all by default.
         """
         rows = encode_rows(data, self.inputs, self.tokenizer)
         return LabelledExamples(rows, np.zeros(len(data), np.int64) if classes is None else classes, chosen)
@@ -229,7 +230,7 @@ class Classifier(FromRun):
         return np.flatnonzero(examples.lengths() > (np.inf if self.longest is None else self.longest))
 
     def data(self, examples: Any) -> Data:
-        """Convert examples as `classify` takes them into the run's kind of data; errors as there."""
+        """Convert examples, as for `classify`, to the run's kind of data; raises the same errors."""
         if isinstance(examples, str | Path):
             examples = [examples]
         match self.inputs.inputs:
@@ -251,8 +252,8 @@ def load(
     """Load the classifier of a run folder.
 
     Raises:
-        ArgumentError: the model cannot be computed in this type of weights here.
-        RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
+        ArgumentError: the model cannot be computed here with weights of this type.
+        RunError: the folder is missing, damaged or written by a newer version, or it is a run of another task.
     """
     run = task_of("classify").read(path, trust_code=trust_code)
     if INPUTS not in run.files:
@@ -322,17 +323,17 @@ def _describe(examples: Any) -> str:
 def scene_of_example(
     classifier: Classifier, examples: Any, row: int = 0, *, title: str = "", gradients: bool = False
 ) -> Scene:
-    """Build the scene of a classifier that reads one example; a picture comes with its patches.
+    """Build the scene of a classifier's attention to one example; a picture is shown with its patches.
 
     Args:
-        classifier: the run.
-        examples: as its `classify` takes them.
-        row: which of them, from 0.
-        title: of the scene.
-        gradients: whether to show the weights times the gradients of the output by them too.
+        classifier: the classifier.
+        examples: the examples, as for its `classify`.
+        row: the index of the example, from 0.
+        title: the title of the scene.
+        gradients: whether to also show the weights times the output's gradients with respect to them.
 
     Raises:
-        ArgumentError, DataError: as the run's `maps`.
+        ArgumentError, DataError: as for `Classifier.maps`.
     """
     data = classifier.data(examples)
     maps, derived = classifier.maps_and_gradients(data, row, gradients=gradients)

@@ -1,4 +1,4 @@
-"""Corpora of labelled examples, split into training, validation and test."""
+"""Corpora of labeled examples, split into training, validation and test."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from attent.text.readers import OVER_LONG, LabelledText, display_name, read_labe
 from attent.text.text import LineTally, ReadReport
 
 UNITS = "tokens, vectors or patches that this model can read"
-# Settings of pictures whose size and colours are what they are.
+# Settings that apply to pictures whose size and colors are fixed.
 OF_FINISHED_PICTURES = {"patch", "shift", "turn", "scale", "flip"}
 
 
 @dataclass(frozen=True)
 class LabelledCorpus:
-    """Labelled examples, and the rows to train on, to validate on and to test on.
+    """Labeled examples, and the rows to train on, to validate on and to test on.
 
     Args:
         data: all examples.
@@ -41,9 +41,9 @@ class LabelledCorpus:
         train: the rows to train on.
         validation: the rows to validate on.
         test: the rows to test on.
-        reports: on the files of texts.
-        remarks: on skipped files, for a person.
-        lines: the number of each text's line.
+        reports: the reports on the text files.
+        remarks: remarks on skipped files, for the user.
+        lines: the line number of each text.
     """
 
     data: Data
@@ -58,7 +58,7 @@ class LabelledCorpus:
 
     @property
     def held_out_digest(self) -> str:
-        """A digest of validation and test: as long as it is the same, no run of this corpus was trained on them."""
+        """A digest of validation and test: while it is unchanged, no run of this corpus was trained on them."""
         digest = hashlib.sha256()
         for rows in (self.validation, self.test):
             digest.update(f"{len(rows)};".encode())
@@ -95,7 +95,7 @@ def image_corpus(settings: ImagesSettings) -> LabelledCorpus:
 
 
 def read_examples(settings: ImagesSettings) -> Pictures | VectorSequences:
-    """Read all examples of these settings; errors as for `image_corpus`."""
+    """Read all examples of the settings' source; raises the errors of `image_corpus`."""
     path = Path(settings.source)
     if settings.source == DIGITS:
         data, kind = load_digits(), "the digits"
@@ -108,14 +108,14 @@ def read_examples(settings: ImagesSettings) -> Pictures | VectorSequences:
         raise DataError(f"there are no pictures {settings.source}: it is neither {DIGITS!r}, nor a folder, nor an .npz")
     allowed = OF_FINISHED_PICTURES if isinstance(data, Pictures) else set[str]()
     if invalid := [name for name in settings.picture_settings if name not in allowed]:
-        raise ArgumentError(f"images.{invalid[0]} does not go with {kind}")
+        raise ArgumentError(f"images.{invalid[0]} does not apply to {kind}")
     return data
 
 
 def count_examples(source: str) -> tuple[int, bool]:
-    """Count examples, and return whether they are pictures; those of a folder stay unopened.
+    """Return the number of examples, and whether they are pictures; files in a folder are not opened.
 
-    Errors as for `image_corpus`.
+    Raises the errors of `image_corpus`.
     """
     if Path(source).is_dir():
         return len(picture_files(Path(source))), True
@@ -124,11 +124,11 @@ def count_examples(source: str) -> tuple[int, bool]:
 
 
 def labelled_text_corpus(settings: LabelledSettings) -> LabelledCorpus:
-    """Read a corpus of labelled texts; no text is in training and in validation or test.
+    """Read a corpus of labeled texts; no text of training is also in validation or test.
 
     Raises:
-        DataError: a file cannot be read, training has fewer than two classes, or another file has a label that training
-            has not.
+        DataError: a file cannot be read, training has fewer than two classes, or another file has a label that does not
+            occur in training.
     """
     test, test_report = _read(settings.test)
     validation, validation_report = _read(settings.valid)
@@ -170,14 +170,14 @@ def drop_long(
     *,
     report: int = 0,
 ) -> LabelledCorpus:
-    """Drop the texts of a part that are too long, and report them.
+    """Drop the texts of one part that are too long, and report them.
 
     Args:
-        corpus: of texts.
-        lengths: tokens of all texts.
-        limit: the most tokens of a text.
-        part: of the corpus.
-        report: the index of the report on its file.
+        corpus: a corpus of texts.
+        lengths: the number of tokens of each text.
+        limit: the maximum number of tokens of a text.
+        part: the part of the corpus.
+        report: the index of the report on the part's file.
 
     Raises:
         DataError: no text is left to train on.
@@ -187,7 +187,7 @@ def drop_long(
     for row in rows[is_long]:
         corpus.reports[report].drop(OVER_LONG, corpus.lines[row])
     if part == "train" and is_long.all():
-        raise DataError(f"every one of the {len(is_long):,} texts is longer than the maximum length of {limit} tokens")
+        raise DataError(f"all {len(is_long):,} texts are longer than the maximum length of {limit} tokens")
     return replace(corpus, **{part: rows[~is_long]})
 
 
@@ -195,9 +195,9 @@ def drop_unreadable(corpus: LabelledCorpus, lengths: np.ndarray, longest: int | 
     """Drop the examples that are too long for a model, with a remark.
 
     Args:
-        corpus: of examples.
-        lengths: of all examples, in tokens, vectors or patches.
-        longest: the most that the model can read; no limit if None.
+        corpus: the corpus.
+        lengths: the length of each example, in tokens, vectors or patches.
+        longest: the maximum length that the model can read; no limit if None.
 
     Raises:
         DataError: no example is left to train on.
@@ -210,9 +210,7 @@ def drop_unreadable(corpus: LabelledCorpus, lengths: np.ndarray, longest: int | 
         if len(long := rows[lengths[rows] > longest]):
             remarks.append(f"{name}: {describe_dropped(long, longest, corpus.lines)}")
     if not len(parts["train"]):
-        raise DataError(
-            f"every one of the {len(corpus.train):,} examples to train on is longer than the {longest} {UNITS}"
-        )
+        raise DataError(f"all {len(corpus.train):,} examples to train on are longer than the {longest} {UNITS}")
     return replace(corpus, **parts, remarks=tuple(remarks))
 
 
@@ -220,9 +218,9 @@ def describe_dropped(rows: Sequence[int] | np.ndarray, longest: int, lines: Sequ
     """Describe the examples that were dropped because they are too long for a model.
 
     Args:
-        rows: of these examples.
-        longest: the most that the model can read.
-        lines: the numbers of the lines of all texts; none if these are no texts.
+        rows: the indices of these examples.
+        longest: the maximum length that the model can read.
+        lines: the line numbers of all texts; empty if the examples are not texts.
     """
     tally = LineTally()
     for row in rows:
@@ -236,7 +234,7 @@ def check_inputs(run: Inputs, corpus: Inputs) -> None:
     """Check that a run has the classes and the kind of inputs of a corpus.
 
     Raises:
-        ArgumentError: it has others.
+        ArgumentError: the classes or the kinds of inputs differ.
     """
     if run.labels != corpus.labels:
         raise ArgumentError(

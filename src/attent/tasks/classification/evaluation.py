@@ -1,4 +1,4 @@
-"""Evaluation of a classifier: accuracy, macro F1 and the confusion matrix of labelled examples; and of its heads."""
+"""Evaluation of a classifier and of its heads: accuracy, macro F1 and the confusion matrix of labeled examples."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Confusion:
     """A confusion matrix.
 
     Args:
-        counts: examples of class i that were predicted as class j, (C, C).
+        counts: the number of examples of class i that were predicted as class j, (C, C).
         labels: the names of the classes.
     """
 
@@ -46,12 +46,12 @@ class Confusion:
 
     @property
     def accuracy(self) -> float:
-        """Return the share of correct predictions, in per cent."""
+        """Return the share of correct predictions, in percent."""
         return 100 * float(np.trace(self.counts)) / max(int(self.counts.sum()), 1)
 
     @property
     def f1(self) -> np.ndarray:
-        """Return F1 of each class, 2·correct / (predicted + actual), in per cent, (C,).
+        """Return the F1 score of each class, 2·correct / (predicted + actual), in percent, (C,).
 
         NaN for a class that never occurs.
         """
@@ -60,7 +60,7 @@ class Confusion:
 
     @property
     def macro_f1(self) -> float:
-        """Return the mean of F1 over the classes that occur, in per cent."""
+        """Return the mean F1 score of the classes that occur, in percent."""
         return float(np.nanmean(self.f1)) if self.counts.any() else 0.0
 
     def top_confusions(self, count: int) -> list[tuple[str, str, int]]:
@@ -71,7 +71,7 @@ class Confusion:
         return [(self.labels[row], self.labels[column], int(n)) for row, column in cells if (n := wrong[row, column])]
 
     def table(self) -> list[str]:
-        """Return the matrix as lines of text: a row for each actual class, a column for each predicted one."""
+        """Return the matrix as lines of text, with a row per actual class and a column per predicted class."""
         rows = [
             [label, *(str(n) if n else "·" for n in row)] for label, row in zip(self.labels, self.counts, strict=True)
         ]
@@ -91,7 +91,7 @@ def confusion(
         labels: the names of the classes.
 
     Raises:
-        ShapeError: the two have different lengths.
+        ShapeError: `classes` and `predictions` have different lengths.
     """
     if len(classes) != len(predictions):
         raise ShapeError(f"each of {len(classes)} classes needs a prediction, got {len(predictions)}")
@@ -106,9 +106,9 @@ def evaluate_classifier(
     """Return the mean cross entropy in nats per example, and the confusion matrix.
 
     Args:
-        classifier: in evaluation mode.
-        examples: with their classes, at least one.
-        size: of a batch.
+        classifier: the classifier, in evaluation mode.
+        examples: the examples with their classes, at least one.
+        size: the batch size.
     """
     log_probs, classes = classifier.log_probs(examples, size), examples.classes
     loss = -log_probs[np.arange(len(classes)), classes].mean().item()
@@ -116,7 +116,7 @@ def evaluate_classifier(
 
 
 def classification_report(loss: float, confusion: Confusion) -> Evaluation:
-    """Return the report of a mean cross entropy, in nats per example, and of a confusion matrix."""
+    """Return the evaluation of a mean cross entropy, in nats per example, and a confusion matrix."""
     values = {
         "examples": int(confusion.counts.sum()),
         "accuracy": confusion.accuracy,
@@ -138,13 +138,13 @@ def classification_report(loss: float, confusion: Confusion) -> Evaluation:
 def labelled_examples(
     classifier: Classifier, say: Say, *, images: str | None = None, labelled: str | Path | None = None
 ) -> LabelledExamples:
-    """Read labelled texts, or labelled pictures or vectors, without those that are too long.
+    """Read labeled texts, or labeled pictures or vectors, without those that are too long.
 
     Args:
-        classifier: whose labels these are.
+        classifier: the classifier, which must know the labels.
         say: shows a message to the user.
-        images: pictures or vectors.
-        labelled: instead of these, the file of texts.
+        images: the source of pictures or vectors.
+        labelled: the file of texts, instead of `images`.
 
     Raises:
         ArgumentError: the examples are not of the kind that the run reads.
@@ -157,10 +157,10 @@ def labelled_examples(
 
 
 def held_out_examples(run: Path, classifier: Classifier, say: Say) -> LabelledExamples:
-    """Return the test of a run's corpus, or else its validation, without examples that are too long.
+    """Return the test examples of a run's corpus, or else its validation examples, without those that are too long.
 
     Raises:
-        ArgumentError: the corpus holds nothing out.
+        ArgumentError: the corpus has no held-out examples.
         DataError: it cannot be read, or has changed.
         RunError: the run is damaged.
     """
@@ -180,7 +180,7 @@ def _drop_long(
 
 
 def _held_out(run: Path, classifier: Classifier, say: Say) -> tuple[LabelledExamples, Sequence[int]]:
-    """Return the test of a run's corpus, or else its validation, and the line numbers of its texts."""
+    """Return the test examples of a run's corpus, or else its validation examples, and the line numbers of texts."""
     config, settings = read_config(run), None
     try:
         if "images" in config.corpus:
@@ -193,11 +193,11 @@ def _held_out(run: Path, classifier: Classifier, say: Say) -> tuple[LabelledExam
     if not len(corpus.test) and not len(corpus.validation):
         raise ArgumentError(f"{run} has no held-out examples: evaluate it on others with --images or --labelled")
     if corpus.inputs.labels != classifier.labels:
-        raise DataError(f"the corpus of {run} has different labels than in training")
+        raise DataError(f"the labels of the corpus of {run} differ from those in training")
     if config.digests.get("held out") not in (None, corpus.held_out_digest):
         raise DataError(
-            f"the corpus of {run} has changed, and what it holds out now may have been trained on: --images or "
-            "--labelled names others"
+            f"the corpus of {run} has changed, and its held-out examples may have been trained on: give others with "
+            "--images or --labelled"
         )
     if len(corpus.test):
         return classifier.examples(corpus.data, corpus.classes, corpus.test), corpus.lines
@@ -230,7 +230,7 @@ def _read_texts(classifier: Classifier, path: Path | str, say: Say) -> tuple[Lab
 
 
 def _class_numbers(classifier: Classifier, labels: list[str], source: str) -> np.ndarray:
-    """Return the classes of labels, as the run numbers them."""
+    """Return the run's class index of each label."""
     numbers = {label: number for number, label in enumerate(classifier.labels)}
     if unknown := sorted(set(labels) - numbers.keys()):
         known_labels = ", ".join(classifier.labels[:10]) + ", …" * (len(classifier.labels) > 10)
@@ -239,11 +239,11 @@ def _class_numbers(classifier: Classifier, labels: list[str], source: str) -> np
 
 
 class ClassJudge(HeadJudge):
-    """Judges a classifier by its accuracy or its loss.
+    """Evaluates a classifier by its accuracy or its loss.
 
     Args:
-        classifier: whose model is judged.
-        examples: with their classes, all of which the model can read.
+        classifier: the classifier to evaluate.
+        examples: the examples with their classes, none too long for the model.
         metric: ACCURACY or CLASS_LOSS.
     """
 

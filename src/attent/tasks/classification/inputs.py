@@ -1,4 +1,4 @@
-"""Preprocessing of examples to the inputs of a model, stored with the run as inputs.json; and batches of them."""
+"""Preprocessing of examples for a model, stored with the run as inputs.json; and batches of examples."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from attent.text.tokenizer import Tokenizer
 
 INPUTS = "inputs.json"
 MAX_PATCHES = 64
-# Pixels of a side.
+# The maximum height and width in pixels.
 MAX_SIDE = 2**14
-# Numbers that are averaged at a time.
+# The number of values that are averaged at a time.
 BLOCK_SIZE = 2**18
 # Names of arrays in the folder of `save_examples`.
 CLASSES, ROWS = "classes", "chosen"
@@ -34,12 +34,12 @@ class PictureInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
     """Pictures as sequences of patches, with each channel standardized to mean 0 and variance 1.
 
     Args:
-        kind: of the inputs in a file.
-        height: in pixels.
-        width: in pixels.
+        kind: the kind of inputs, as written in the file.
+        height: the height in pixels.
+        width: the width in pixels.
         colours: grey or rgb.
-        patch: pixels of a patch along each side.
-        mean: of each channel, where pixels are from 0 to 1.
+        patch: the side of a patch in pixels.
+        mean: the mean of each channel, for pixels from 0 to 1.
         deviation: the standard deviation of each channel.
     """
 
@@ -53,10 +53,10 @@ class PictureInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
     def of(cls, pictures: Pictures, rows: np.ndarray, settings: ImagesSettings) -> PictureInputs:
-        """Fit to the training rows of pictures.
+        """Fit the preprocessing to the training rows of pictures.
 
         Raises:
-            ArgumentError: the patch does not divide height and width, or none divides them.
+            ArgumentError: the patch size does not divide height and width, or there is no suitable one.
         """
         height, width, channels = pictures.pixels.shape[1:]
         patch = settings.patch or suitable_patch(height, width)
@@ -83,7 +83,7 @@ class PictureInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
         return down * across
 
     def __call__(self, pictures: Tensor) -> Tensor:
-        """Cut pictures (B, H, W, C) of float32 from 0 to 1 into patches (B, T, P·P·C)."""
+        """Cut pictures (B, H, W, C), float32 from 0 to 1, into standardized patches (B, T, P·P·C)."""
         return patches((pictures - torch.tensor(self.mean)) / torch.tensor(self.deviation), self.patch)
 
 
@@ -91,8 +91,8 @@ class VectorInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Sequences of vectors, with each feature standardized to mean 0 and variance 1.
 
     Args:
-        kind: of the inputs in a file.
-        mean: of each feature.
+        kind: the kind of inputs, as written in the file.
+        mean: the mean of each feature.
         deviation: the standard deviation of each feature.
     """
 
@@ -102,7 +102,7 @@ class VectorInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
 
     @classmethod
     def of(cls, sequences: VectorSequences, rows: np.ndarray) -> VectorInputs:
-        """Fit to the training rows of sequences."""
+        """Fit the preprocessing to the training rows of sequences."""
         vectors, lengths = sequences.vectors, sequences.lengths
         positions = np.arange(vectors.shape[1])
         mean, deviation = _moments(lambda part: vectors[part][positions < lengths[part, None]], rows, vectors[0].size)
@@ -127,7 +127,7 @@ class TextInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Texts as the tokens of the run's tokenizer.
 
     Args:
-        kind: of the inputs in a file.
+        kind: the kind of inputs, as written in the file.
     """
 
     kind: Literal["texts"] = "texts"
@@ -137,8 +137,8 @@ class Inputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Preprocessing of examples, and the names of the classes.
 
     Args:
-        labels: in the order of the model's outputs.
-        inputs: make the model's input.
+        labels: the names of the classes, in the order of the model's outputs.
+        inputs: the preprocessing.
     """
 
     labels: tuple[str, ...]
@@ -158,7 +158,7 @@ class Inputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
 
 
 def suitable_patch(height: int, width: int) -> int:
-    """Return the smallest patch, of two pixels or more along each side, that divides a picture into 4 to 64.
+    """Return the smallest patch size, at least 2 pixels, that divides a picture into 4 to 64 patches.
 
     Raises:
         ArgumentError: height and width have no such divisor.
@@ -167,13 +167,14 @@ def suitable_patch(height: int, width: int) -> int:
         if height % patch == width % patch == 0 and 4 <= height * width // patch**2 <= MAX_PATCHES:
             return patch
     raise ArgumentError(
-        f"no patch cuts {height} x {width} pixels into 4 to {MAX_PATCHES}: give another --size, or images.patch"
+        f"no patch size cuts {height} x {width} pixels into 4 to {MAX_PATCHES} patches: give another --size, or "
+        "images.patch"
     )
 
 
 def _check_moments(mean: tuple[float, ...], deviation: tuple[float, ...], count: int) -> None:
     if not len(mean) == len(deviation) == count or not all(value > 0 for value in deviation):
-        raise ValueError(f"mean and deviation must be {count:,} numbers each, the deviations above 0")
+        raise ValueError(f"mean and deviation must be {count:,} numbers each, with deviations above 0")
 
 
 def _moments(
@@ -182,9 +183,9 @@ def _moments(
     """Return mean and standard deviation over all axes but the last; a deviation of 0 becomes 1.
 
     Args:
-        read: returns the numbers of rows.
-        rows: to average, a few at a time to save memory.
-        row_size: the most numbers of a row.
+        read: a function that returns the numbers of rows.
+        rows: the rows to average; they are read a few at a time to save memory.
+        row_size: the maximum size of a row, in numbers.
     """
 
     def blocks() -> Iterator[np.ndarray]:
@@ -206,9 +207,9 @@ class LabelledBatch(TensorBatch):
 
     Args:
         sequence: tokens (B, T), or vectors (B, T, D), right-padded.
-        lengths: of the sequences, (B,).
-        classes: (B,).
-        tokens: the number of predictions: one an example.
+        lengths: the lengths of the sequences, (B,).
+        classes: the class of each example, (B,).
+        tokens: the number of predictions: one per example.
     """
 
     sequence: Tensor
@@ -217,7 +218,7 @@ class LabelledBatch(TensorBatch):
     tokens: int
 
     def trim_padding(self, longest: int | None) -> LabelledBatch:
-        """Cut padding beyond so many tokens or vectors, but none of an example."""
+        """Cut padding beyond `longest` tokens or vectors; examples are not shortened."""
         if longest is None or self.sequence.shape[1] <= longest:
             return self
         return replace(self, sequence=self.sequence[:, : max(longest, int(self.lengths.max()))])
@@ -227,7 +228,7 @@ class TextRows:
     """Texts as tokens.
 
     Args:
-        tokens: of each text.
+        tokens: the tokens of each text.
     """
 
     def __init__(self, tokens: Sequences) -> None:
@@ -244,8 +245,8 @@ class VectorRows:
     """Sequences of vectors.
 
     Args:
-        sequences: all of them.
-        inputs: make the model's input.
+        sequences: all sequences.
+        inputs: the preprocessing.
     """
 
     def __init__(self, sequences: VectorSequences, inputs: VectorInputs) -> None:
@@ -263,9 +264,9 @@ class PictureRows:
     """Pictures as patches.
 
     Args:
-        pictures: all of them.
-        inputs: make the model's input.
-        augmentation: of each epoch, if any.
+        pictures: all pictures.
+        inputs: the preprocessing.
+        augmentation: the augmentation in training, if any.
     """
 
     def __init__(self, pictures: Pictures, inputs: PictureInputs, augmentation: Augmentation | None = None) -> None:
@@ -285,8 +286,8 @@ class PictureRows:
         return {"pixels": self._pixels}
 
 
-# The rows of a corpus: their lengths in tokens or vectors, (N,); `read`, the model's input of some, (B, T) or (B, T,
-# D), augmented unless the epoch is None; and `arrays`, by name, for another process.
+# The rows of a corpus: `lengths` in tokens or vectors, (N,); `read`, which returns the model's input for some rows,
+# (B, T) or (B, T, D), augmented unless the epoch is None; and `arrays`, by name, for another process.
 Rows = TextRows | VectorRows | PictureRows
 Data = Pictures | VectorSequences | tuple[str, ...]
 
@@ -294,13 +295,13 @@ Data = Pictures | VectorSequences | tuple[str, ...]
 def encode_rows(
     data: Data, inputs: Inputs, tokenizer: Tokenizer | None, augmentation: Augmentation | None = None
 ) -> Rows:
-    """Prepare examples of the kind that a run reads for its model.
+    """Prepare examples for a run's model.
 
     Args:
-        data: the examples.
-        inputs: of the run.
-        tokenizer: of the run, for texts.
-        augmentation: of pictures, if any.
+        data: the examples, of the kind that the run reads.
+        inputs: the run's preprocessing.
+        tokenizer: the run's tokenizer, for texts.
+        augmentation: the augmentation of pictures, if any.
     """
     match data, inputs.inputs:
         case Pictures(), PictureInputs() as reader:
@@ -315,9 +316,9 @@ class LabelledExamples(Examples[LabelledBatch]):
     """Selected rows of a corpus with their classes.
 
     Args:
-        rows: of the corpus.
-        classes: the class of each row of it, (N,).
-        selected: the rows of these examples, (M,); all unless given.
+        rows: the rows of the corpus.
+        classes: the class of each row, (N,).
+        selected: the indices of the selected rows, (M,); all by default.
     """
 
     answer_name = "example"
@@ -360,11 +361,11 @@ class LabelledExamples(Examples[LabelledBatch]):
 
 
 def save_examples(examples: LabelledExamples, folder: Path) -> Path:
-    """Write examples for another process to open by `open_examples`.
+    """Write examples that another process can open with `open_examples`.
 
     Args:
-        examples: to train on.
-        folder: exists.
+        examples: the examples to train on.
+        folder: an existing folder.
 
     Returns:
         The folder.
@@ -375,12 +376,12 @@ def save_examples(examples: LabelledExamples, folder: Path) -> Path:
 
 
 def open_examples(folder: Path, inputs: Inputs, settings: ImagesSettings | None) -> LabelledExamples:
-    """Open the examples that another process wrote; both share their memory.
+    """Open the examples that another process wrote; both processes share the memory.
 
     Args:
-        folder: of `save_examples`.
-        inputs: of the run.
-        settings: of the augmentation, if any.
+        folder: the folder that `save_examples` wrote.
+        inputs: the run's preprocessing.
+        settings: the settings of the augmentation, if any.
     """
     arrays = {file.stem: np.load(file, mmap_mode="r") for file in folder.glob("*.npy")}
     match inputs.inputs:

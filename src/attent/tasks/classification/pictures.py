@@ -1,4 +1,4 @@
-"""Labelled pictures: scikit-learn's digits or a folder of class folders, and their augmentation."""
+"""Labeled pictures: scikit-learn's digits, or a folder with a folder for each class; and their augmentation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHANNELS: dict[Colours, int] = {"grey": 1, "rgb": 3}
 GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L")
 # The brightest value of a pixel of scikit-learn's digits.
 DIGITS_TOP = 16
-# Random numbers for each picture: two shifts, a rotation, a scale, a flip.
+# The random numbers of each picture: two shifts, a rotation, a scale, a flip.
 PARAMETERS = 5
 # Separates these random numbers from those that shuffle.
 STREAM = 0x7075
@@ -39,7 +39,7 @@ class Pictures:
         pixels: (N, H, W, C) with C = 1 (grey) or 3 (red, green, blue), bytes from 0 to 255 or float32 from 0 to 1.
         classes: the index of each picture's class, (N,); None if unknown.
         labels: the names of the classes.
-        remarks: on files that were skipped, for a person.
+        remarks: remarks on skipped files, for the user.
     """
 
     pixels: np.ndarray
@@ -59,14 +59,14 @@ class Pictures:
 class Augmentation:
     """Random shifts, rotations, scales and flips of pictures.
 
-    A function of (seed, epoch, row), so that a run can be resumed.
+    They depend only on (seed, epoch, row), so that a run can be resumed.
 
     Args:
-        shift: pixels up, down, left and right at most.
-        turn: degrees either way at most.
-        scale: share by which a picture grows or shrinks at most.
-        flip: whether left and right are exchanged half of the time.
-        seed: of the random numbers.
+        shift: the maximum shift up, down, left and right, in pixels.
+        turn: the maximum rotation in either direction, in degrees.
+        scale: the maximum share by which a picture grows or shrinks.
+        flip: whether pictures are mirrored left to right half of the time.
+        seed: the seed of the random numbers.
     """
 
     shift: float = 0.0
@@ -77,18 +77,18 @@ class Augmentation:
 
     @property
     def is_active(self) -> bool:
-        """Return whether there is anything to vary."""
+        """Return whether any transformation is enabled."""
         return bool(self.shift or self.turn or self.scale or self.flip)
 
     def sample(self, count: int, epoch: int) -> np.ndarray:
-        """Draw the random numbers of an epoch for each of `count` pictures, (N, 5) from -1 to 1."""
+        """Draw the random numbers of an epoch for `count` pictures, (N, 5), from -1 to 1."""
         generator = np.random.default_rng((self.seed, epoch, STREAM))
         return generator.uniform(-1, 1, (count, PARAMETERS)).astype(np.float32)
 
     def __call__(self, pictures: Tensor, parameters: np.ndarray) -> Tensor:
-        """Transform pictures (B, H, W, C) of float32 by their rows of `sample`.
+        """Transform float32 pictures (B, H, W, C) by their rows of `sample`.
 
-        Pixels from outside repeat the border.
+        Pixels from outside a picture repeat its border.
         """
         height, width = pictures.shape[1:3]
         down, right, rotation, scale, flip = torch.from_numpy(parameters).unbind(1)
@@ -111,8 +111,8 @@ def to_unit_range(pixels: np.ndarray) -> np.ndarray:
 def load_digits() -> Pictures:
     """Load 1,797 handwritten digits of 8 x 8 pixels, which come with scikit-learn.
 
-    Alpaydin and Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, its test
-    part.
+    Source: Alpaydin and Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository,
+    test set.
 
     Raises:
         AttentError: scikit-learn is not installed.
@@ -125,14 +125,14 @@ def load_digits() -> Pictures:
 
 
 def read_folder(path: Path | str, size: tuple[int, int] | None = None, colours: Colours | None = None) -> Pictures:
-    """Read the pictures of a folder that has a folder for each class, named as its label.
+    """Read pictures from a folder with a folder for each class, named after its label.
 
-    Files with one of Pillow's endings are read, in sub-folders too; others are skipped with a remark.
+    Files with an extension that Pillow knows are read, in nested folders too; others are skipped with a remark.
 
     Args:
         path: the folder.
-        size: height and width in pixels to resize to; unless given, all must have one size.
-        colours: grey or rgb; unless given, grey if all of them are.
+        size: the height and width in pixels to resize to; if not given, all pictures must have the same size.
+        colours: grey or rgb; if not given, grey if all pictures are.
 
     Raises:
         ArgumentError: the pictures differ in size, and no size is given.
@@ -142,7 +142,7 @@ def read_folder(path: Path | str, size: tuple[int, int] | None = None, colours: 
     """
     path = Path(path)
     if not path.is_dir():
-        raise DataError(f"{path} is no folder of pictures")
+        raise DataError(f"{path} is not a folder of pictures")
     class_files = {
         subfolder.name: _split_files(subfolder)
         for subfolder in sorted(path.iterdir())
@@ -150,7 +150,7 @@ def read_folder(path: Path | str, size: tuple[int, int] | None = None, colours: 
     }
     if len(class_files) < 2:
         raise DataError(
-            f"{path} must have a folder of pictures for each of two classes or more, got {len(class_files)}"
+            f"{path} must have a folder of pictures for each of at least two classes, got {len(class_files)}"
         )
     # undecodable bytes of a name are surrogates
     if invalid := [
@@ -158,7 +158,7 @@ def read_folder(path: Path | str, size: tuple[int, int] | None = None, colours: 
         for name in class_files
         if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name)
     ]:
-        raise DataError(f"{path}: a folder's name is not UTF-8, and no label: {invalid[0]!r}")
+        raise DataError(f"{path}: a folder's name is not UTF-8 and cannot be a label: {invalid[0]!r}")
     if empty := [name for name, (files, _) in class_files.items() if not files]:
         raise DataError(f"{path / empty[0]} has no picture")
     skipped = [
@@ -168,28 +168,28 @@ def read_folder(path: Path | str, size: tuple[int, int] | None = None, colours: 
     pictures = [file for files, _ in class_files.values() for file in files]
     classes = np.repeat(np.arange(len(class_files)), [len(files) for files, _ in class_files.values()])
     remarks = (
-        (f"{path}: {len(skipped):,} files that are no pictures passed over ({skipped[0].name}, …)",) if skipped else ()
+        (f"{path}: skipped {len(skipped):,} files that are not pictures ({skipped[0].name}, …)",) if skipped else ()
     )
     return Pictures(read_pixels(pictures, size, colours), classes, tuple(class_files), remarks)
 
 
 def picture_files(path: Path) -> list[Path]:
-    """Return the files of a folder and its sub-folders that have endings of pictures."""
+    """Return the files of a folder and its nested folders that have picture extensions."""
     return _split_files(path)[0]
 
 
 def read_pixels(
     files: Sequence[Path], size: tuple[int, int] | None = None, colours: Colours | None = None
 ) -> np.ndarray:
-    """Read pictures as bytes, (N, H, W, C); arguments and errors as for `read_folder`."""
+    """Read picture files as bytes, (N, H, W, C); options and errors are those of `read_folder`."""
     images: list[Image] = []
     for file in files:
         image = open_picture(file)
         if size is None and images and image.size != images[0].size:
             size_text, first_size = (f"{height} x {width}" for width, height in (image.size, images[0].size))
             raise ArgumentError(
-                f"pictures differ in height and width, {file} {size_text} and {files[0]} {first_size}: --size says "
-                "which size to resize all of them to"
+                f"pictures differ in height and width, {file} {size_text} and {files[0]} {first_size}: give --size to "
+                "resize all of them"
             )
         images.append(resize(image, size))
     colours = colours or ("grey" if all(image.mode == "L" for image in images) else "rgb")
@@ -200,11 +200,11 @@ def read_pixels(
 
 
 def open_picture(file: Path) -> Image:
-    """Open a picture in mode L or RGB, rotated as its EXIF data say, transparent pixels on white.
+    """Open a picture in mode L or RGB, rotated according to its EXIF data, with transparent pixels on white.
 
     Raises:
         AttentError: Pillow is not installed.
-        DataError: it cannot be read.
+        DataError: the picture cannot be read.
     """
     with needs("pictures need Pillow", "images"):
         from PIL import Image, ImageOps
@@ -225,13 +225,13 @@ def open_picture(file: Path) -> Image:
         reason = (
             error.strerror
             if isinstance(error, OSError) and error.strerror
-            else "no picture that Pillow knows, or a damaged one"
+            else "not a picture that Pillow can read, or damaged"
         )
         raise DataError(f"{file} cannot be read: {reason}") from error
 
 
 def resize(picture: Image, size: tuple[int, int] | None) -> Image:
-    """Resize a picture to a height and width in pixels, if there are any."""
+    """Resize a picture to a height and width in pixels; None leaves it unchanged."""
     if size is None:
         return picture
     from PIL import Image
@@ -245,7 +245,7 @@ def _to_opaque(picture: Image) -> Image:
 
     is_grey = picture.mode in GREY
     if picture.mode.startswith("I"):
-        # 16 bits a pixel
+        # 16 bits per pixel
         return Image.fromarray(
             (np.asarray(picture).astype(np.float64) / 257).clip(0, 255).round().astype(np.uint8), "L"
         )
@@ -256,7 +256,7 @@ def _to_opaque(picture: Image) -> Image:
 
 
 def _split_files(path: Path) -> tuple[list[Path], list[Path]]:
-    """Return the files of a folder with endings of pictures, and the others."""
+    """Return the files of a folder that have picture extensions, and the others."""
     with needs("pictures need Pillow", "images"):
         from PIL import Image
 

@@ -1,4 +1,4 @@
-"""Settings of corpora of labelled examples."""
+"""Settings of corpora of labeled examples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 def _sides(size: Any) -> Any:
-    """Parse a height and width: a number, which is both, or a text such as 24x32."""
+    """Parse a height and width: a single number for both, or a text such as 24x32."""
     if isinstance(size, str) and all(part.strip().isdecimal() for part in size.split("x")):
         size = [int(part) for part in size.split("x")]
     if isinstance(size, list) and len(size) == 1:
@@ -33,29 +33,27 @@ Sides = Annotated[tuple[Pixels, Pixels], BeforeValidator(_sides)]
 
 
 class ImagesSettings(BaseModel, extra="forbid", frozen=True):
-    """Settings of pictures or of sequences of vectors; a picture is the sequence of its patches."""
+    """Settings of pictures or of sequences of vectors; a picture is read as a sequence of patches."""
 
     file_keys: ClassVar[tuple[str, ...]] = ("source",)
 
     source: Annotated[File, Help(metavar="digits|FOLDER|FILE.npz")] = Field(
-        description="pictures to classify, one folder per class, or an .npz of pictures or vectors; or digits"
+        description="pictures in one folder per class, an .npz of pictures or vectors, or digits"
     )
     size: Annotated[Sides, Help(metavar="N|HxW")] | None = Field(
-        None, description="height and width in pixels that pictures are resized to; needed if they differ"
+        None, description="height and width in pixels to resize pictures to; required if their sizes differ"
     )
-    colours: Literal["grey", "rgb"] | None = Field(
-        None, description="grey or rgb; unless given, grey where all pictures are"
-    )
+    colours: Literal["grey", "rgb"] | None = Field(None, description="grey or rgb; by default grey if all pictures are")
     patch: int | None = Field(
-        None, ge=1, description="pixels of a patch along each side; unless given, 64 patches a picture at most"
+        None, ge=1, description="side of a patch in pixels; by default at most 64 patches per picture"
     )
-    shift: float = Field(0.0, ge=0.0, description="pixels by which a picture is shifted at most, anew every epoch")
-    turn: float = Field(0.0, ge=0.0, le=180.0, description="degrees by which it is turned at most")
-    scale: float = Field(0.0, ge=0.0, lt=1.0, description="share by which it grows or shrinks at most")
-    flip: bool = Field(False, description="whether left and right are exchanged half of the time")
+    shift: float = Field(0.0, ge=0.0, description="maximum shift of a picture in pixels, drawn anew every epoch")
+    turn: float = Field(0.0, ge=0.0, le=180.0, description="maximum rotation in degrees")
+    scale: float = Field(0.0, ge=0.0, lt=1.0, description="maximum share by which a picture grows or shrinks")
+    flip: bool = Field(False, description="whether pictures are mirrored left to right half of the time")
     validation: Share = Field(0.1, description="share of the examples to validate on, at most 1,000 of them")
-    test: Share = Field(0.0, description="share of the examples that the trained model is judged on, kept apart first")
-    seed: int = Field(0, ge=0, description="of the test and of the validation, and of shifts, turns and scales")
+    test: Share = Field(0.0, description="share of the examples to evaluate the trained model on, split off first")
+    seed: int = Field(0, ge=0, description="seed of the test and validation splits and of the augmentation")
 
     @model_validator(mode="after")
     def _some_are_trained_on(self) -> ImagesSettings:
@@ -74,30 +72,30 @@ class ImagesSettings(BaseModel, extra="forbid", frozen=True):
 
     @property
     def picture_settings(self) -> list[str]:
-        """The names of the settings given that apply to pictures only."""
+        """The names of the given settings that apply only to pictures."""
         return sorted(self.model_fields_set & {"size", "colours", "patch", "shift", "turn", "scale", "flip"})
 
 
 class LabelledSettings(FilesSettings, frozen=True):
-    """Settings of labelled texts, text, tab and label in a line.
+    """Settings of labeled texts: each line has a text, a tab and a label.
 
-    A file may be gzipped (.gz), one standard input (-).
+    Files can be gzipped (.gz), and one of them can be standard input (-).
     """
 
-    train: File = Field(description="labelled texts to train on: text, tab and label in a line; also .gz, or -")
+    train: File = Field(description="labeled texts to train on, with text, tab and label per line; can be .gz, or -")
     valid: File | None = Field(
-        None, description="labelled texts to validate on; without any, some of those to train on are split off"
+        None, description="labeled texts to validate on; by default some are split off from training"
     )
-    test: File | None = Field(None, description="texts that the trained model is judged on")
-    validation: Share = Field(0.05, description="share of the texts that is split off to validate on, at most 1,000")
+    test: File | None = Field(None, description="labeled texts to evaluate the trained model on")
+    validation: Share = Field(0.05, description="share of the texts to split off for validation, at most 1,000")
     tokenizer: TokenizerKind = Field("bpe", description="what texts are cut into: char, word, bpe or unigram")
     vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')
     maximum_length: int = Field(
-        256, ge=1, description="tokens: texts that are longer are neither trained nor validated on"
+        256, ge=1, description="maximum tokens per text; longer texts are left out of training and validation"
     )
-    seed: int = Field(0, ge=0, description="of the split into training and validation")
+    seed: int = Field(0, ge=0, description="seed of the split into training and validation")
 
     @property
     def size(self) -> int | None:
-        """The number of the tokenizer's ids, unless that is automatic."""
+        """The vocabulary size; None if it is chosen automatically."""
         return None if self.vocabulary == "auto" else self.vocabulary

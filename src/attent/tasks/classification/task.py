@@ -1,4 +1,4 @@
-"""Classification: the class of pictures, of sequences of vectors or of texts."""
+"""The task of classifying pictures, sequences of vectors or texts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from attent.text.tokenizers import learn
 from attent.training.autotune import Precision, autocast
 from attent.views.scene import Scene
 
-# Confusions to show after a validation.
+# The number of confusions to show after a validation.
 MAX_SHOWN = 3
 
 
@@ -75,7 +75,7 @@ def classification_cross_entropy(
 
 @dataclass
 class ClassificationCorpus:
-    """Labelled examples; see `attent.tasks.task.TaskCorpus`."""
+    """Labeled examples; see `attent.tasks.task.TaskCorpus`."""
 
     data: LabelledCorpus
     images: ImagesSettings | None
@@ -93,7 +93,7 @@ class ClassificationCorpus:
         return {"labelled": self.texts.model_dump(mode="json")}
 
     def report(self) -> list[str]:
-        """Return lines about all that was read, and the sizes of the parts."""
+        """Return a report, line by line, on the data read and the sizes of the parts."""
         data = self.data
         train, validation, test = (f"{len(rows):,}" for rows in (data.train, data.validation, data.test))
         sizes = (
@@ -103,7 +103,7 @@ class ClassificationCorpus:
         return [*data.remarks, *(line for report in data.reports for line in report.summary()), sizes]
 
     def share(self, examples: LabelledExamples) -> Path:
-        """Save encoded examples to a folder that lives as long as the corpus."""
+        """Save encoded examples to a folder that exists as long as the corpus does."""
         self.folders.append(TemporaryFolder())
         return save_examples(examples, self.folders[-1].path)
 
@@ -185,16 +185,16 @@ class ClassificationTask(Task[ClassificationCorpus]):
     def evaluate(
         self, run: TaskRun, say: Say, *, images: str | None = None, labelled: str | Path | None = None
     ) -> Evaluation:
-        """Evaluate a run on the held-out examples of its corpus, which is read again, or on other labelled examples.
+        """Evaluate a run on the held-out examples of its corpus, which is read again, or on other labeled examples.
 
         Args:
             run: the run.
             say: shows a message to the user.
-            images: pictures or vectors, all of which are classified.
+            images: the source of pictures or vectors, all of which are classified.
             labelled: the file of texts, all of which are classified.
 
         Raises:
-            ArgumentError: the examples are not of the kind that the run reads, or its corpus holds none out.
+            ArgumentError: the examples are not of the kind that the run reads, or its corpus has no held-out examples.
             DataError: they cannot be read, or have a label that the run does not know.
         """
         classifier: Classifier = run.tool
@@ -215,17 +215,18 @@ class ClassificationTask(Task[ClassificationCorpus]):
         return ClassJudge(classifier, examples, ACCURACY if metric == "accuracy" else CLASS_LOSS)
 
     def scene(self, run: TaskRun, text: str, *, gradients: bool = False) -> Scene:
-        """Return the attention of a run while it classifies a text, or the picture of a file."""
+        """Return the attention of a run while it classifies a text or a picture file."""
         classifier: Classifier = run.tool
         if classifier.input_kind == "vectors":
             raise ArgumentError(
-                "this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one"
+                "this run reads sequences of vectors: to see one, use attent classify RUN FILE.npz --row N "
+                "--attention FILE"
             )
         return scene_of_example(classifier, [text], title=text, gradients=gradients)
 
 
 class ClassificationEvaluator(Evaluator):
-    """Evaluates a classifier on the parts of its corpus that are held out."""
+    """Evaluates a classifier on the held-out parts of its corpus."""
 
     def __init__(self, classifier: Classifier, parts: Mapping[str, LabelledExamples], size: BatchSize) -> None:
         self._classifier, self._parts, self._size = classifier, parts, size
@@ -248,7 +249,7 @@ class ClassificationEvaluator(Evaluator):
 
 
 def _read(corpus: ClassificationCorpus, vocabularies: Vocabularies, images: ImagesSettings | None) -> Rows:
-    """Encode a corpus; texts only once."""
+    """Encode a corpus; texts are encoded only once."""
     if corpus.tokens is not None:
         return corpus.tokens
     inputs = Inputs.read(vocabularies.files[INPUTS])

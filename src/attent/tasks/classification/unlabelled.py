@@ -1,4 +1,4 @@
-"""Examples to classify, without labels: texts, pictures or vectors of a file."""
+"""Examples to classify, without labels: texts, pictures or vectors from a file."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NAMES = {"pictures": "pictures", "vectors": "sequences of vectors"}
 def read_examples(
     classifier: Classifier, source: str, say: Callable[[str], None], *, invert: bool = False
 ) -> tuple[list[str], Data]:
-    """Read examples to classify, and the name of each: a text itself, a picture's file, or a number.
+    """Read examples to classify, and the name of each: the text itself, the picture's file, or a number.
 
     Args:
-        classifier: reads one kind of examples.
-        source: a text or a file of lines; a picture, a folder of them, or "digits"; an .npz; "-" for lines, or for
-            names of pictures.
-        say: reports that "digits" does not mean the folder of this name.
+        classifier: the classifier, which reads one kind of example.
+        source: a text or a file of lines; a picture, a folder of pictures, or "digits"; an .npz; or "-" to read lines,
+            or the names of picture files, from standard input.
+        say: shows a message if there is also a folder of pictures called "digits".
         invert: whether to invert the brightness of pictures.
 
     Raises:
