@@ -42,7 +42,7 @@ def test_without_its_training_text_there_are_no_yardsticks(attent, filling_folde
 
 def test_what_cannot_be_judged_is_said(attent, refused, filling_folder: Path, run_folder: Path, tmp_path: Path) -> None:
     text, none, bird = filling_folder.parent / "train.txt", tmp_path / "none", tmp_path / "bird.txt"
-    judged = f"fills blanks, and is judged on a text: attent evaluate {filling_folder} --text FILE"
+    judged = f"fills blanks, and needs a text to be evaluated on: attent evaluate {filling_folder} --text FILE"
     assert refused("evaluate", filling_folder) == f"{filling_folder} {judged}"
     does = "--text is for a run that fills blanks, not for one that translates"
     assert refused("evaluate", run_folder, "--text", text) == does
@@ -56,7 +56,7 @@ def test_what_was_left_out_is_said() -> None:
     lines = masked_lm_lines(MaskedLMReport(3, 20, 2, 0, {"model": MaskedLMScore(50.0, 12.345)}))
     assert lines == [
         "model  top-1  50.00 %  perplexity    12.35",
-        "20 blanks, each alone in one of 3 lines; 2 words that the model does not know left out",
+        "20 blanks, one at a time, in 3 lines; 2 words that the model does not know left out",
     ]
 
 

@@ -45,7 +45,7 @@ def test_a_line_that_cannot_be_filled_is_named_and_the_others_are(attent, fillin
     done = attent("fill", filling_folder, file, "--json")
     assert (done.code, [len(json.loads(line)["blanks"]) for line in done.out]) == (2, [0, 1, 0, 1])
     assert done.err == [
-        "line 1: not filled: there is no [MASK], as a blank is written, in 'the cat'",
+        "line 1: not filled: there is no [MASK] in 'the cat': write [MASK] for each blank",
         "line 3: not filled: [MASK] stands for a whole word: put spaces around it in ' un[MASK]'",
     ]
     plain = attent("fill", filling_folder, file)
@@ -65,7 +65,7 @@ def test_words_are_read_as_the_model_knows_them(attent, filling_folder: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["the dog"], "there is no [MASK], as a blank is written, in 'the dog'"),
+        (["the dog"], "there is no [MASK] in 'the dog': write [MASK] for each blank"),
         (["the un[MASK]"], "[MASK] stands for a whole word: put spaces around it in ' un[MASK]'"),
         ([TEXT, "--layer", "1"], "layer must be from 0 to 0, got 1"),
         ([TEXT, "--head", "2"], "head must be from 0 to 1, got 2"),

@@ -128,7 +128,7 @@ def test_it_is_evaluated_beside_counts(attent, generating_folder: Path, tmp_path
     validated = attent("evaluate", generating_folder)
     assert validated.code == 0
     assert "nats per token" in validated.out[0]
-    assert attent("evaluate", generating_folder, "--against", file).err == ["attent: --against goes with --text FILE"]
+    assert attent("evaluate", generating_folder, "--against", file).err == ["attent: --against requires --text FILE"]
     file.write_text("\n", encoding="utf-8")
     done = attent("evaluate", generating_folder, "--text", file)
     assert done.err[-1] == f"attent: {file} has no line that this model can read"

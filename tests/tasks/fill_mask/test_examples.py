@@ -108,7 +108,7 @@ def test_a_blank_may_stand_at_either_end_and_beside_signs() -> None:
 
 def test_what_has_no_blank_or_half_a_word_of_one_is_refused() -> None:
     tokenizer = learn("word", TEXT)
-    with pytest.raises(DataError, match=r"there is no \[MASK\], as a blank is written, in 'the dog'"):
+    with pytest.raises(DataError, match=r"there is no \[MASK\] in 'the dog': write \[MASK\] for each blank"):
         tokenize_masked("the dog", tokenizer)
     with pytest.raises(DataError, match=r"\[MASK\] stands for a whole word: put spaces around it in ' un\[MASK\]ed'"):
         tokenize_masked("the dog was un[MASK]ed", tokenizer)

@@ -75,7 +75,7 @@ def test_maps_have_the_pieces_at_both_axes(filler: FillMask) -> None:
 
 
 def test_what_cannot_be_filled_is_said(filler: FillMask) -> None:
-    with pytest.raises(DataError, match=r"there is no \[MASK\], as a blank is written, in 'the dog'"):
+    with pytest.raises(DataError, match=r"there is no \[MASK\] in 'the dog': write \[MASK\] for each blank"):
         filler.fill("the dog")
     with pytest.raises(ArgumentError, match="layer must be from 0 to 1, got 2"):
         filler.fill(TEXT, layer=2)
@@ -98,7 +98,7 @@ def test_features_begin_with_the_embeddings_and_end_with_what_predicts(filler: F
     torch.testing.assert_close(features[-1], filler.model(tokens, torch.tensor([5]))[0])
     assert filler.features(text, "dog").equal(features[:, 1])
     assert filler.features("the [MASK] was happy .", "[MASK]").shape == (layers + 1, width)
-    with pytest.raises(DataError, match="'cow' is none of the pieces of 'the dog': the, dog"):
+    with pytest.raises(DataError, match="'cow' is not one of the pieces of 'the dog': the, dog"):
         filler.features("the dog", "cow")
     with pytest.raises(DataError, match="none of the pieces"):
         filler.features("")

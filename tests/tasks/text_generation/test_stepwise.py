@@ -35,5 +35,5 @@ def test_what_is_given_comes_first_and_the_context_ends_it(generator: TextGenera
     assert len(generation.tokens) == 4
     with pytest.raises(ArgumentError, match="the text has 6 tokens, more than the 5 that this model reads at once"):
         StepwiseGeneration(short, "so it slept", prefix)
-    with pytest.raises(ArgumentError, match="a prefix is of ids of words from 1 to"):
+    with pytest.raises(ArgumentError, match="a prefix must consist of word ids from 1 to"):
         StepwiseGeneration(generator, "the", [EOS])

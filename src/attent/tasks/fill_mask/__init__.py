@@ -1,1 +1,1 @@
-"""Masked language modelling: words that are guessed from those around them."""
+"""Masked language modeling: words are predicted from the words around them."""

@@ -1,7 +1,7 @@
 """Lines with masked tokens, for masked language models.
 
-MASK has the id after those of the tokenizer, so that any tokenizer serves unchanged: a model reads `size + 1` ids and
-predicts `size`.
+MASK has the id after the tokenizer's last id, so that any tokenizer can be used unchanged: a model reads `size + 1` ids
+and predicts `size`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from attent.text.batches import KEY_MULTIPLE, Examples, Sequences, TensorBatch
 from attent.text.tokenizer import SPECIALS, Tokenizer
 
 MASK = "[MASK]"
-# Replaces a mask while a tokenizer cuts the text around it: a character of Unicode's private use.
+# Replaces a mask while a tokenizer splits the text around it: a private-use character of Unicode.
 PLACEHOLDER = "\ue000"
-# Share of the masked positions of training that are read as MASK; half of the others are read as a random token, half
-# as they are.
+# The share of masked positions that training replaces by MASK; half of the others are replaced by a random token, half
+# are left unchanged.
 MASK_SHARE = 0.8
 
 
@@ -31,8 +31,8 @@ class MaskedBatch(TensorBatch):
 
     Args:
         token_ids: the input, (B, T), right-padded with PAD.
-        lengths: tokens of each line, (B,).
-        positions: of the masked tokens, counted through all rows of `token_ids`, (N,).
+        lengths: the number of tokens of each line, (B,).
+        positions: the indices of the masked tokens in the flattened `token_ids`, (N,).
         labels: the original tokens at these positions, (N,).
     """
 
@@ -54,16 +54,16 @@ class MaskedBatch(TensorBatch):
 class MaskedLines(Examples[MaskedBatch]):
     """Encoded lines whose masks are drawn anew in each epoch.
 
-    Of a line of n tokens, max(1, round(share · n)) are to predict. Of these 80 % are read as MASK, 10 % as a random
-    token, and 10 % as they are, so that features are useful where nothing is masked.
+    In a line of n tokens, max(1, round(share · n)) are masked. Of these, 80 % are replaced by MASK, 10 % by a random
+    token, and 10 % are left unchanged, so that features are also useful without masks.
 
     Source: Devlin et al. (2018), §3.1, arXiv 1810.04805; anew each epoch: Liu et al. (2019), §4.1, arXiv 1907.11692.
 
     Args:
         lines: the lines, none of them empty.
         size: the number of the tokenizer's ids, and the id of MASK.
-        share: of each line to mask, 0 to 1.
-        length_multiple: pad lengths to a multiple of this; 1 saves work where rounding does not matter.
+        share: the share of each line to mask, from 0 to 1.
+        length_multiple: the multiple to pad lengths to; 1 saves work where rounding does not matter.
     """
 
     row_name = "line"
@@ -87,7 +87,7 @@ class MaskedLines(Examples[MaskedBatch]):
         return int(self._mask_counts(rows).sum())
 
     def batch(self, rows: np.ndarray) -> MaskedBatch:
-        """Make a batch with the same positions masked every time, all of them read as MASK."""
+        """Make a batch with the same positions masked every time, all of them replaced by MASK."""
         return self._masked(rows, 0, 0, only_masks=True)
 
     def augmented(self, rows: np.ndarray, seed: int, epoch: int) -> MaskedBatch:
@@ -119,7 +119,7 @@ class MaskedLines(Examples[MaskedBatch]):
 
 
 def hash_positions(seed: int, epoch: int, rows: np.ndarray, length: int) -> np.ndarray:
-    """Hash each position of some rows, (B, T), uint64: a function of seed, epoch, row and position alone."""
+    """Hash each position of some rows, (B, T), uint64; hashes depend only on seed, epoch, row and position."""
     row_hashes = splitmix64(
         splitmix64(splitmix64(np.full(1, seed, np.uint64)) + np.uint64(epoch)) + rows.astype(np.uint64)
     )
@@ -139,9 +139,9 @@ class MaskedText:
     """Pieces of a text with masks.
 
     Args:
-        tokens: the ids, MASK being the tokenizer's size.
+        tokens: the ids; that of MASK is the tokenizer's size.
         pieces: the label of each id; "[MASK]" for a mask.
-        mask_positions: of the masks.
+        mask_positions: the indices of the masks.
     """
 
     tokens: Sequence[int]
@@ -150,21 +150,21 @@ class MaskedText:
 
 
 def tokenize_masked(text: str, tokenizer: Tokenizer, is_masked: bool = True) -> MaskedText:
-    """Tokenize a text with masks; a mask is a piece of its own, with the space before it if pieces include theirs.
+    """Tokenize a text with masks; a mask is a separate piece, which includes the space before it if pieces do.
 
     Args:
-        text: such as "the dog was [MASK] ."
-        tokenizer: of the rest.
+        text: the text, such as "the dog was [MASK] ."
+        tokenizer: the tokenizer of the rest of the text.
         is_masked: whether the text must have a mask.
 
     Raises:
         DataError: the text has no mask and must have one, or a mask is part of a word.
     """
     if is_masked and MASK not in text:
-        raise DataError(f"there is no {MASK}, as a blank is written, in {text!r}")
+        raise DataError(f"there is no {MASK} in {text!r}: write {MASK} for each blank")
     marked = text.replace(PLACEHOLDER, " ").replace(MASK, PLACEHOLDER)
     labels, ids = tokenizer.pieces(marked), tokenizer.encode(marked)
-    # subword tokenizers write unknown characters in bytes
+    # subword tokenizers write unknown characters as bytes
     in_bytes = [f"<0x{byte:02X}>" for byte in PLACEHOLDER.encode()]
     tokens, pieces, mask_positions, index = list[int](), list[str](), list[int](), 0
     while index < len(labels):

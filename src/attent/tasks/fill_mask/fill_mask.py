@@ -48,7 +48,7 @@ class MaskPrediction:
     """The prediction for one mask.
 
     Args:
-        position: the mask's index among the pieces of the line.
+        position: the index of the mask among the pieces of the line.
         guesses: the most probable words, the best first.
         attention: the weight of each piece of the line in order, the mask included; the weights sum to 1.
     """
@@ -66,14 +66,14 @@ class FillMask(FromRun):
     """Predicts the masked words of a line.
 
     Args:
-        model: reads one id more than the tokenizer has, which is MASK; put into evaluation mode.
+        model: the model, which reads one more id than the tokenizer has, MASK; it is set to evaluation mode.
         tokenizer: splits lines into pieces.
     """
 
     def __init__(self, model: EncoderModel, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer, self.longest = model.eval(), tokenizer, model.longest
         self.device = next(model.parameters()).device
-        # a single byte of a character has no text, and is no candidate
+        # a single byte of a character has no text, and is not a candidate
         self._words = [token for token in range(tokenizer.size - SPECIALS) if tokenizer.piece(token + SPECIALS)]
 
     @overload
@@ -90,12 +90,13 @@ class FillMask(FromRun):
     ) -> list[MaskPrediction] | list[list[MaskPrediction]]:
         """Predict the masked words of a text, each written as `[MASK]`; or those of several texts.
 
-        All masks of a text are predicted at once, independently of each other. A word that the vocabulary lacks is read
+        All masks of a text are predicted at the same time, independently of each other. A word that the vocabulary
+        lacks is read
         in lower case, or with a space before it, if the vocabulary has that form.
 
         Args:
             text: a line such as "the dog was [MASK] .", or a sequence of lines.
-            best: number of guesses for each mask.
+            best: the number of guesses for each mask.
             layer: the layer whose attention is returned, from 0; the mean over layers by default.
             head: the head whose attention is returned, from 0; the mean over heads by default.
 
@@ -128,11 +129,11 @@ class FillMask(FromRun):
 
         Args:
             text: the text.
-            gradients: whether each comes with its weights times the gradients by them of the log-probability of the
-                best guesses.
+            gradients: whether to include the weights times the gradients of the best guesses' log-probability with
+                respect to them.
 
         Raises:
-            DataError: as `fill`.
+            DataError: as for `fill`.
         """
         line = self._tokenize(text)
         derived: dict[str, AttentionMap] = {}
@@ -144,10 +145,10 @@ class FillMask(FromRun):
         return {name: LabelledMap(weights, pieces, pieces, derived.get(name)) for name, weights in maps.items()}
 
     def forward_pass(self, text: str) -> ForwardPass:
-        """Return the forward pass over a masked text, whose masks are the positions with an output.
+        """Return the forward pass over a masked text; its outputs are at the masks.
 
         Raises:
-            DataError: as `fill`.
+            DataError: as for `fill`.
         """
         masks, tokenizer = self._tokenize(text).mask_positions, self.tokenizer
         return ForwardPass(
@@ -165,32 +166,32 @@ class FillMask(FromRun):
     def features(self, text: str, word: str | None = None) -> Tensor:
         """Return the features of a text, (layers + 1, T, E), or of a word in it, (layers + 1, E).
 
-        They are those before the first layer and after each. The first are embeddings, in which a word has the same
-        features whatever stands beside it (but for positions that are added to them); the last are those from which
-        words are predicted.
+        The features are those before the first layer and after each layer. The first are embeddings, in which a word
+        has the same features in every context (except for positions that are added to them); words are predicted from
+        the last.
 
         Args:
-            text: a line, with masks or without.
-            word: a piece of the text; the first one of several.
+            text: a line, with or without masks.
+            word: a piece of the text; its first occurrence is used.
 
         Raises:
-            DataError: the word is no piece of the text, or the text has no piece, or more than the model can read.
+            DataError: the word is not a piece of the text, or the text has no piece, or more than the model can read.
         """
         line = self._tokenize(text, is_masked=False)
         pieces = [piece.strip("▁ ") for piece in line.pieces]
         if not pieces or (word is not None and word not in pieces):
-            raise DataError(f"{word!r} is none of the pieces of {text!r}: {', '.join(pieces)}")
+            raise DataError(f"{word!r} is not one of the pieces of {text!r}: {', '.join(pieces)}")
         tokens = torch.tensor([line.tokens], device=self.device)
         by_layer = torch.cat(self.model.by_layer(tokens, torch.tensor([len(pieces)], device=self.device)))
         return by_layer if word is None else by_layer[:, pieces.index(word)]
 
     def logits(self, lines: Sequence[Sequence[int]], rows: Sequence[int], positions: Sequence[int]) -> Tensor:
-        """Return the logits of the words at N positions, (N, V − SPECIALS): those of the ids from SPECIALS on.
+        """Return the logits of the words, which are the ids from SPECIALS on, at N positions, (N, V − SPECIALS).
 
         Args:
-            lines: ids, with the tokenizer's size as MASK.
-            rows: the line of each position.
-            positions: indices into the lines.
+            lines: the ids of each line, with the tokenizer's size as MASK.
+            rows: the index of each position's line.
+            positions: the index of each position in its line.
         """
         sequences = Sequences(lines)
         tokens = torch.from_numpy(sequences.pad(np.arange(len(lines)))).to(self.device)
@@ -205,7 +206,7 @@ class FillMask(FromRun):
         )
 
     def _resolve_unknown(self, piece: str, token: int) -> int:
-        """Return a piece's token; for an unknown piece that without spaces, else in lower case, if there is one."""
+        """Return the token of a piece; if unknown, that of the piece without spaces, or else in lower case."""
         for form in (piece.strip(), piece.strip().lower()) if token == UNK else ():
             match self.tokenizer.encode(form):
                 case [single] if single != UNK:
@@ -223,13 +224,13 @@ class FillMask(FromRun):
 def mean_attention(
     maps: Sequence[AttentionMap], layer: int | None, head: int | None, positions: Sequence[int]
 ) -> Tensor:
-    """Return the attention of N positions of one text, (N, T), of one or of all layers and heads.
+    """Return the attention of N positions of one text, (N, T), averaged over layers and heads unless one is given.
 
     Args:
-        maps: of each layer, (1, H, T, T).
-        layer: from 0; the mean over layers unless given.
-        head: from 0; the mean over heads unless given.
-        positions: of the queries.
+        maps: the attention map of each layer, (1, H, T, T).
+        layer: the layer, from 0; the mean over layers by default.
+        head: the head, from 0; the mean over heads by default.
+        positions: the positions of the queries.
 
     Raises:
         ArgumentError: there is no such layer or head.
@@ -248,8 +249,8 @@ def load(
     """Load the masked language model of a run folder.
 
     Raises:
-        ArgumentError: the model cannot be computed in this type of weights here.
-        RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
+        ArgumentError: the model cannot be computed here with weights of this type.
+        RunError: the folder is missing, damaged or written by a newer version, or it is a run of another task.
     """
     run = task_of("fill-mask").read(path, trust_code=trust_code)
     fill_mask = FillMask(run.model.to(device), run.tokenizers["text"])

@@ -1,4 +1,4 @@
-"""Masked language modelling: words of plain text are masked and predicted."""
+"""Masked language modeling: words of plain text are masked and predicted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from attent.text.tokenizer import SPECIALS, Tokenizer
 from attent.text.tokenizers import learn
 from attent.training.autotune import Precision, autocast
 
-# Masks of a batch.
+# The number of masks in a batch.
 BATCH = 256
 BASELINES = "unigram", "trigram, left", "trigram, both sides"
 
@@ -43,8 +43,8 @@ class MaskedLMScore:
     """The score of one model.
 
     Args:
-        accuracy: the share of masks whose most probable word is right, in per cent.
-        perplexity: e to the mean cross entropy of the right words.
+        accuracy: the share of masks whose most probable word is correct, in percent.
+        perplexity: e to the power of the mean cross entropy of the correct words.
     """
 
     accuracy: float
@@ -56,11 +56,11 @@ class MaskedLMReport:
     """The scores of a model and of its baselines.
 
     Args:
-        lines: number of lines.
-        blanks: number of masks.
-        unknown: words left out because the vocabulary lacks them.
-        long: lines left out because the model cannot read them.
-        scores: of the model and of the baselines, by name.
+        lines: the number of lines.
+        blanks: the number of masks.
+        unknown: the number of words left out because the vocabulary lacks them.
+        long: the number of lines left out because the model cannot read them.
+        scores: the scores of the model and of the baselines, by name.
     """
 
     lines: int
@@ -75,15 +75,16 @@ def evaluate_masked_lm(
 ) -> MaskedLMReport | None:
     """Mask every known word of some lines, one at a time, and predict it from the rest of its line.
 
-    All models choose among the words of the same vocabulary, and their probabilities sum to 1 over it.
+    The model and the baselines share one vocabulary, over which the probabilities of each sum to 1.
 
     Args:
         filler: the model.
-        lines: text that it was not trained on.
-        trigrams: counts of its training text by its tokenizer's ids; without them there are no baselines.
+        lines: text that the model was not trained on.
+        trigrams: the trigram counts of the model's training text, in ids of its tokenizer; without them, no baselines
+            are evaluated.
 
     Returns:
-        None if there is no word to predict.
+        The report; None if there is no word to predict.
     """
     encoded = [filler.tokenizer.encode(line) for line in lines]
     longest = filler.longest or math.inf
@@ -115,9 +116,9 @@ class _Batch(NamedTuple):
 
     Args:
         rows: the index of each mask's line.
-        masks: each mask's line and its index there.
-        labels: the right words, (N,).
-        logits: of every word for each mask, (N, V).
+        masks: each mask's line, and its index in the line.
+        labels: the correct words, (N,).
+        logits: the logits of every word for each mask, (N, V).
     """
 
     rows: list[int]
@@ -147,7 +148,7 @@ def _with_mask(filler: FillMask, line: list[int], index: int) -> list[int]:
 
 
 def _judged(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for logits (N, V) whether the largest is the label's, (N,), and the label's loss in nats, (N,)."""
+    """Return whether the largest logit, of (N, V), is the label's, (N,), and the label's loss in nats, (N,)."""
     maxima = logits.max(-1, keepdims=True)
     log_sums = np.log(np.exp(logits - maxima).sum(-1)) + maxima[:, 0]
     return logits.argmax(-1) == labels, log_sums - logits[np.arange(len(labels)), labels]
@@ -164,23 +165,23 @@ def _baseline_logits(trigrams: Trigrams, masks: Sequence[tuple[list[int], int]])
 
 
 def masked_lm_lines(report: MaskedLMReport) -> list[str]:
-    """Return the scores of blanks for a person."""
+    """Format the report as lines of text for the user."""
     width = max(map(len, report.scores))
     scores = [
         f"{name:{width}}  top-1 {score.accuracy:6.2f} %  perplexity {score.perplexity:8.2f}"
         for name, score in report.scores.items()
     ]
     left_out = [(report.unknown, "words that the model does not know"), (report.long, "lines that it cannot read")]
-    size = f"{report.blanks:,} blanks, each alone in one of {report.lines:,} lines"
+    size = f"{report.blanks:,} blanks, one at a time, in {report.lines:,} lines"
     return [*scores, "; ".join([size, *(f"{number:,} {kind} left out" for number, kind in left_out if number)])]
 
 
 class BlankJudge(HeadJudge):
-    """Judges a masked language model by its guesses of every known word of lines, masked one at a time.
+    """Evaluates a masked language model by its predictions of every known word of lines, masked one at a time.
 
     Args:
-        fill_mask: whose model is judged.
-        lines: of text, each with a known word, which the model can read.
+        fill_mask: the model to evaluate.
+        lines: lines of text, each with a known word, that the model can read.
         metric: ACCURACY, PERPLEXITY or LOSS.
     """
 
@@ -201,7 +202,7 @@ class BlankJudge(HeadJudge):
 
     @torch.no_grad()
     def maps(self, example: int) -> Mapping[str, AttentionMap]:
-        """Run the model over one line whose middle known word is masked."""
+        """Return the attention maps of one line, with its middle known word masked."""
         tokens, indices = self._tokens[example], known_words(self._tokens[example])
         index = indices[len(indices) // 2]
         with watch(self.model) as maps:
@@ -226,14 +227,14 @@ def masked_lm_cross_entropy(
 
 @torch.no_grad()
 def masked_lm_scores(model: EncoderModel, data: MaskedLines, size: BatchSize) -> tuple[float, float]:
-    """Return the mean cross entropy of masked tokens in nats, and the percentage of them that the model predicts.
+    """Return the mean cross entropy of masked tokens in nats, and the percentage that the model predicts correctly.
 
-    The same tokens are masked on every call, and all of them by MASK.
+    The same tokens are masked on every call, and all of them are replaced by MASK.
 
     Args:
-        model: in evaluation mode.
-        data: at least one line.
-        size: of the batches.
+        model: the model, in evaluation mode.
+        data: the lines, at least one.
+        size: the batch size.
     """
     device, total, correct, tokens = next(model.parameters()).device, 0.0, 0, 0
     for _, batch in data.sorted_batches(size):
@@ -258,7 +259,7 @@ class LinesCorpus:
         return {"lines": self.settings.model_dump(mode="json")}
 
     def report(self) -> list[str]:
-        """Return lines about all that was read."""
+        """Return a report, line by line, on the text read."""
         return [line for report in self.text.reports for line in report.summary()]
 
     def share(self, examples: Any) -> Path:
@@ -316,7 +317,7 @@ class MaskedLMTask(Task[LinesCorpus]):
         return MaskedLMEvaluator(model, corpus, vocabularies, size)
 
     def sizes(self, config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:
-        # it reads one token more, the mask
+        # the model reads one more token, the mask
         return tokenizers[0].size + 1, tokenizers[0].size
 
     def required_options(self, config: RunConfig) -> str:
@@ -325,22 +326,22 @@ class MaskedLMTask(Task[LinesCorpus]):
     def evaluate(
         self, run: TaskRun, say: Say, *, text: str | Path | None = None, against: str | Path | None = None
     ) -> Evaluation:
-        """Evaluate a run on every word of a text as a blank, beside n-grams of the text that it was trained on.
+        """Evaluate a run on a text, each word of which becomes a blank, next to n-gram baselines.
 
         Args:
             run: the run.
             say: shows a message to the user.
             text: the file.
-            against: the text to count n-grams in; the training text unless given.
+            against: the text to count n-grams in; by default the training text.
 
         Raises:
             ArgumentError: the text has no word that the model knows.
             DataError: a file cannot be read.
-            RunError: there is no text.
+            RunError: no text is given.
         """
         if text is None:
             raise RunError(
-                f"{run.path} {self.does}, and is judged on a text: attent evaluate {run.path} "
+                f"{run.path} {self.does}, and needs a text to be evaluated on: attent evaluate {run.path} "
                 f"{self.required_options(run.config)}"
             )
         fill_mask: FillMask = run.tool
@@ -385,7 +386,7 @@ class MaskedLMEvaluator(Evaluator):
 
 
 def drop_long_lines(corpus: LinesCorpus, tokenizer: Tokenizer, maximum_length: int | None) -> list[list[int]]:
-    """Encode the validation lines, but for those with more tokens than a maximum, which are reported."""
+    """Encode the validation lines; those with more tokens than the maximum are left out and reported."""
     encoded: list[list[int]] = []
     for row, line in enumerate(corpus.text.validation):
         tokens = tokenizer.encode(line)

@@ -1,1 +1,1 @@
-"""Text generation: tokens that follow those before them."""
+"""Text generation: each token is predicted from those before it."""

@@ -20,9 +20,9 @@ class LanguageModelBatch(TensorBatch):
     """Texts, right-padded with PAD; all int64.
 
     Args:
-        inputs: BOS and the tokens but the last, (B, T).
-        labels: the token after each of the inputs, (B, T).
-        tokens: the number of labels without padding.
+        inputs: BOS and all tokens except the last, (B, T).
+        labels: the token that follows each input, (B, T).
+        tokens: the number of labels, without padding.
     """
 
     inputs: Tensor
@@ -84,11 +84,12 @@ class TextLines(LanguageModelExamples):
 class RunningText(LanguageModelExamples):
     """Windows of a text whose lines end with EOS; each window begins with BOS.
 
-    In training the windows of each epoch begin at another place, and the text at its end goes on with its beginning.
+    In training, the windows begin at a different offset in each epoch, and the end of the text continues with its
+    beginning.
 
     Args:
         lines: the encoded lines, in order.
-        window: tokens of a window.
+        window: the number of tokens in a window.
     """
 
     row_name = "window"

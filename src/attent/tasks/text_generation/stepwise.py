@@ -19,7 +19,7 @@ MAX_NEW_TOKENS = 64
 class StepwiseGeneration:
     """Greedy continuation of one text, step by step.
 
-    It writes the same tokens as `TextGenerator.generate`, within the model's context.
+    It generates the same tokens as `TextGenerator.generate`, within the model's context.
 
     Example:
         >>> generation = StepwiseGeneration(generator, "A dog")
@@ -28,11 +28,11 @@ class StepwiseGeneration:
         >>> generation.map()["decoder.layers.1.self_attention"].weights
 
     Args:
-        generator: whose model writes.
+        generator: the generator whose model is used.
         text: the prompt; "" begins a new text.
-        prefix: tokens that the continuation begins with.
-        top_k: number of candidates of each step.
-        max_new_tokens: tokens after the prompt, at most.
+        prefix: the tokens that the continuation begins with.
+        top_k: the number of candidates per step.
+        max_new_tokens: the maximum number of tokens after the prompt.
 
     Raises:
         ArgumentError: prompt and prefix fill the model's context, or the prefix has an id outside the vocabulary.
@@ -58,12 +58,11 @@ class StepwiseGeneration:
         read = 1 + len(self.prompt) + len(self.prefix)
         if generator.context is not None and read > generator.context:
             raise ArgumentError(
-                f"the text has {read - 1:,} tokens, more than the {generator.context - 1:,} that this model reads at "
-                "once"
+                f"the text has {read - 1:,} tokens, more than the {generator.context - 1:,} that this model can read"
             )
         size, forbidden = generator.tokenizer.size, (PAD, BOS, EOS) if generator.stops_at_line_end else (PAD, BOS)
         if wrong := [token for token in self.prefix if token in forbidden or not 0 <= token < size]:
-            raise ArgumentError(f"a prefix is of ids of words from {UNK} to {size - 1}, got {wrong[0]}")
+            raise ArgumentError(f"a prefix must consist of word ids from {UNK} to {size - 1}, got {wrong[0]}")
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -72,7 +71,7 @@ class StepwiseGeneration:
 
     @property
     def continuation(self) -> str:
-        """Return the text of the tokens so far."""
+        """Return the text of the tokens generated so far."""
         return self.generator.continuation(self.prompt, self.tokens)
 
     def __iter__(self) -> Iterator[DecodingStep]:
@@ -97,7 +96,7 @@ class StepwiseGeneration:
             yield step
 
     def map(self, *, gradients: bool = False) -> dict[str, LabelledMap]:
-        """Return every attention map of the prompt and the tokens written so far, by the name of its module.
+        """Return every attention map of the prompt and the tokens generated so far, by the name of its module.
 
         See `TextGenerator.map`.
         """

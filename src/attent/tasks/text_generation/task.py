@@ -42,10 +42,10 @@ class LanguageModelScore:
     """The score of one model.
 
     Args:
-        nats: the mean of −log p of a token.
-        bits: the same to base 2.
-        bits_per_byte: of the text in UTF-8, line breaks included.
-        perplexity: e to the nats.
+        nats: the mean of −log p per token.
+        bits: the same, to base 2.
+        bits_per_byte: the bits per byte of the text in UTF-8, line breaks included.
+        perplexity: e to the power of the nats per token.
     """
 
     nats: float
@@ -59,12 +59,12 @@ class LanguageModelReport:
     """The scores of a model and of its baselines.
 
     Args:
-        lines: number of lines.
-        tokens: number of tokens, the end of each line included.
-        bytes: of the lines in UTF-8, a line break after each.
-        unknown: tokens among these that stand for what the vocabulary lacks; bits per byte leave out what they were.
-        long: lines left out because the model cannot read them.
-        scores: of the model and of the baselines, by name.
+        lines: the number of lines.
+        tokens: the number of tokens, the end of each line included.
+        bytes: the number of bytes of the lines in UTF-8, with a line break after each.
+        unknown: the number of unknown tokens among these; bits per byte do not include the cost of their content.
+        long: the number of lines left out because the model cannot read them.
+        scores: the scores of the model and of the baselines, by name.
     """
 
     lines: int
@@ -80,17 +80,19 @@ def evaluate_language_model(
 ) -> LanguageModelReport | None:
     """Compute the probability of every token of some lines, given those before it, and of the end of each line.
 
-    All models have the same tokens, and their probabilities sum to 1 over the vocabulary. Where lines are texts by
-    themselves, a token is given those of its line; else the lines are running text, and it is given those of its
-    window. The trigram sees two tokens, of its own line alone.
+    The model and the baselines have the same tokens, and the probabilities of each sum to 1 over the vocabulary. If
+    each line is a separate text, a token is predicted from those before it in its line; otherwise the lines are running
+    text, and it is predicted from those before it in its window. The trigram baseline uses the two tokens before it in
+    its line.
 
     Args:
         generator: the model.
-        lines: text that it was not trained on.
-        trigrams: counts of its training text by its tokenizer's ids; without them there are no baselines.
+        lines: text that the model was not trained on.
+        trigrams: the trigram counts of the model's training text, in ids of its tokenizer; without them, no baselines
+            are evaluated.
 
     Returns:
-        None if there is no line that the model can read.
+        The report; None if there is no line that the model can read.
     """
     encoded = [generator.tokenizer.encode(line) for line in lines]
     # a line by itself is BOS and its tokens
@@ -135,7 +137,7 @@ def _baseline_nats(trigrams: Trigrams, lines: Sequence[Sequence[int]]) -> dict[s
 
 
 def language_model_lines(report: LanguageModelReport) -> list[str]:
-    """Return the scores of next tokens for a person."""
+    """Format the report as lines of text for the user."""
     width = max(map(len, report.scores))
     scores = [
         f"{name:{width}}  {score.nats:6.3f} nats and {score.bits:6.3f} bits per token  {score.bits_per_byte:6.3f} "
@@ -151,11 +153,11 @@ def language_model_lines(report: LanguageModelReport) -> list[str]:
 
 
 class NextTokenJudge(HeadJudge):
-    """Judges a language model by its perplexity or its loss.
+    """Evaluates a language model by its perplexity or its loss.
 
     Args:
-        generator: whose model is judged.
-        lines: of text, none of them empty, which the model can read.
+        generator: the model to evaluate.
+        lines: lines of text that the model can read, none of them empty.
         metric: PERPLEXITY or LOSS.
     """
 
@@ -183,7 +185,7 @@ class NextTokenJudge(HeadJudge):
         return {name: labelled.weights for name, labelled in self.generator.map_of_tokens(tokens).items()}
 
 
-# Tokens of the text that a validation shows, and its share of the most probable tokens.
+# The number of tokens of the sample that a validation shows, and the top-p that it is drawn with.
 SAMPLE_TOKENS, SAMPLE_TOP_P = 24, 0.9
 
 
@@ -192,7 +194,7 @@ def language_model_cross_entropy(
 ) -> Tensor:
     """Return the mean cross entropy of a batch's tokens, each predicted from those before it, in nats.
 
-    PAD does not count. −1/N Σ_t log p(x_t | x_1 … x_{t−1})
+    PAD is ignored: −1/N Σ_t log p(x_t | x_1 … x_{t−1})
     """
     with autocast(batch.inputs.device, precision):
         labels, layer = batch.labels.flatten(), model.to_logits
@@ -206,9 +208,9 @@ def language_model_loss(model: LanguageModel, data: LanguageModelExamples, size:
     """Return the mean cross entropy of all tokens in nats per token, without smoothing and in float32.
 
     Args:
-        model: in evaluation mode.
-        data: at least one row.
-        size: of the batches.
+        model: the model, in evaluation mode.
+        data: the examples, at least one row.
+        size: the batch size.
     """
     device, total, tokens = next(model.parameters()).device, 0.0, 0
     for _, batch in data.sorted_batches(size):
@@ -227,12 +229,12 @@ class TextGenerationTask(Task[LinesCorpus]):
     command = "attent generate {run} TEXT"
     model_kinds = ("decoder",)
     tables: ClassVar = {"lines": LinesSettings}
-    # words would lack all that is rare
+    # a vocabulary of words would lack all rare words
     table_defaults: ClassVar = {"lines": {"tokenizer": "bpe"}}
     loss = staticmethod(language_model_cross_entropy)
     load = staticmethod(load)
     metrics = ("perplexity", "loss")
-    other_data = "--text FILE judges it on another text"
+    other_data = "--text FILE evaluates it on another text"
 
     def model_settings(self, tables: Mapping[str, Any]) -> dict[str, Any]:
         return {"kind": "decoder"}
@@ -272,15 +274,15 @@ class TextGenerationTask(Task[LinesCorpus]):
     def evaluate(
         self, run: TaskRun, say: Say, *, text: str | Path | None = None, against: str | Path | None = None
     ) -> Evaluation:
-        """Evaluate a run on every token of a text, beside n-grams of the text that it was trained on.
+        """Evaluate a run on every token of a text, next to n-gram baselines.
 
-        Without a text, evaluate it on its validation.
+        Without a text, evaluate it on its validation text.
 
         Args:
             run: the run.
             say: shows a message to the user.
             text: the file.
-            against: the text to count n-grams in; the training text unless given.
+            against: the text to count n-grams in; by default the training text.
 
         Raises:
             ArgumentError: the text has no line that the model can read.
@@ -288,7 +290,7 @@ class TextGenerationTask(Task[LinesCorpus]):
         """
         if text is None:
             if against is not None:
-                raise ArgumentError("--against goes with --text FILE")
+                raise ArgumentError("--against requires --text FILE")
             return super().evaluate(run, say)
         generator = run.tool
         lines = [line for line in read_lines(text) if line.strip()]
@@ -308,7 +310,7 @@ class TextGenerationTask(Task[LinesCorpus]):
         return NextTokenJudge(generator, lines, PERPLEXITY if metric == "perplexity" else LOSS)
 
     def scores(self, run: TaskRun, lines: Iterable[str], name: str) -> Iterator[PairScore]:
-        """Yield the score of each line, given nothing and with its end."""
+        """Yield the score of each line without context, its end included."""
         generator: TextGenerator = run.tool
         for number, line in enumerate(lines, start=1):
             try:
@@ -336,9 +338,9 @@ class TextGenerationEvaluator(Evaluator):
 
 
 def _length(settings: LinesSettings, longest: int | None) -> int:
-    """Return the most tokens of a line or window that the model can read.
+    """Return the maximum number of tokens of a line or window.
 
-    BOS takes a position, and EOS is only written.
+    BOS takes one position of the model; EOS is predicted, but not read.
     """
     return settings.maximum_length if longest is None else min(settings.maximum_length, longest - 1)
 

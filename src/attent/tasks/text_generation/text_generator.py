@@ -29,7 +29,7 @@ from attent.text.settings import LinesSettings
 from attent.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from attent.views.trace import ForwardPass
 
-# Tokens that are never generated; EOS may end a text.
+# Tokens that are never generated; EOS can end a text.
 FORBIDDEN = [PAD, UNK, BOS]
 
 
@@ -39,10 +39,9 @@ class GeneratedText:
 
     Args:
         text: the prompt and its continuation.
-        continuation: what was generated.
-        tokens: of the continuation, EOS included where it ended a line.
-        log_probability: log P(continuation | prompt) of the model itself, in nats; temperature and filters do not
-            change it.
+        continuation: the generated text.
+        tokens: the tokens of the continuation, with the EOS of each line that ended.
+        log_probability: log P(continuation | prompt) under the model, in nats, regardless of temperature and filters.
     """
 
     text: str
@@ -55,11 +54,11 @@ class TextGenerator(FromRun):
     """Continues texts with a language model.
 
     Args:
-        model: put into evaluation mode.
+        model: the model; it is set to evaluation mode.
         tokenizer: splits texts into pieces.
-        context: tokens, BOS included, that the model was trained to read at a time; None for no limit. A longer text is
-            continued from the second half of its last `context` tokens.
-        stops_at_line_end: whether EOS ends a text; else it is a line break, as in a model of running text.
+        context: the number of tokens, BOS included, that the model was trained to read at a time; None for no limit. A
+            longer text is continued from the second half of its last `context` tokens.
+        stops_at_line_end: whether EOS ends a text; if not, it is a line break, as in a model of running text.
     """
 
     def __init__(
@@ -83,12 +82,12 @@ class TextGenerator(FromRun):
     ) -> GeneratedText | list[GeneratedText]:
         """Continue a text, or each of several; "" begins a new one.
 
-        A continuation depends on its prompt and the settings alone, not on the other prompts.
+        A continuation depends only on its prompt and the settings, not on the other prompts.
 
         Args:
             prompt: a text, or a sequence of texts.
-            settings: greedy decoding of 64 tokens by default. With `copies` above 1 the result is a list, the copies of
-                a prompt side by side, also of a single text.
+            settings: the settings; greedy decoding of 64 tokens by default. With `copies` above 1, the result is a list
+                even for a single text, with the copies of a prompt next to each other.
 
         Raises:
             DataError: a prompt has a piece that the vocabulary lacks.
@@ -111,13 +110,13 @@ class TextGenerator(FromRun):
         return results[0] if isinstance(prompt, str) and settings.copies == 1 else results
 
     def stream(self, prompt: str, settings: GenerationSettings | None = None) -> Iterator[str]:
-        """Yield the continuation of a text piece by piece, as soon as it is certain; together it is `generate`'s."""
+        """Yield the continuation of a text in pieces, as soon as they are certain; joined, they equal `generate`'s."""
         settings = (settings or GenerationSettings()).model_copy(update={"copies": 1})
         encoded, tokens, emitted = self.encode(prompt), list[int](), ""
         for _, token, _ in self._tokens([encoded], settings):
             tokens.append(token)
             text = self.continuation(encoded, tokens)
-            # the bytes of a character may come one by one, and a space may belong to what follows
+            # the bytes of a character can arrive one by one, and a space can belong to the next piece
             if not text.endswith(("�", " ")):
                 yield text[len(emitted) :]
                 emitted = text
@@ -127,7 +126,7 @@ class TextGenerator(FromRun):
     def log_probs(self, tokens: Sequence[int]) -> Tensor:
         """Return log p of each token given those before it, in nats, (T,) float64.
 
-        A long text is read in windows of the context.
+        A text longer than the context is read in windows.
         """
         window = len(tokens) if self.context is None else self.context
         parts = [tokens[begin : begin + window] for begin in range(0, len(tokens), max(window, 1))]
@@ -138,20 +137,21 @@ class TextGenerator(FromRun):
     def map(self, text: str, *, gradients: bool = False) -> dict[str, LabelledMap]:
         """Return every attention map of a text, by the name of its module, in the order of computation.
 
-        Row t is of the position that reads token t and predicts the next one.
+        Row t belongs to the position that reads token t and predicts the next one.
 
         Args:
             text: the text.
-            gradients: whether each comes with its weights times the gradients by them of the text's log-probability.
+            gradients: whether to include the weights times the gradients of the text's log-probability with respect to
+                them.
 
         Raises:
-            DataError: as `generate`, or the text has more tokens than the model can read.
+            DataError: as for `generate`, or the text has more tokens than the model can read.
         """
         return self.map_of_tokens(self.encode(text), gradients=gradients)
 
     @torch.no_grad()
     def map_of_tokens(self, tokens: Sequence[int], *, gradients: bool = False) -> dict[str, LabelledMap]:
-        """Return the maps of a text that is given by its tokens, without BOS; see `map`."""
+        """Return the attention maps of a text that is given as tokens, without BOS; see `map`."""
         tokens = [BOS, *tokens]
         if self.model.longest is not None and len(tokens) > self.model.longest:
             raise DataError(
@@ -167,17 +167,17 @@ class TextGenerator(FromRun):
         return {name: LabelledMap(weights, labels, labels, derived.get(name)) for name, weights in maps.items()}
 
     def forward_pass(self, text: str) -> ForwardPass:
-        """Return the forward pass over a text, every position of which predicts the next token.
+        """Return the forward pass over a text; every position predicts the next token.
 
         Raises:
-            DataError: as `map`.
+            DataError: as for `map`.
         """
         return ForwardPass(
             text, self.model, lambda: self.map(text), "decoder", lambda token: self.labels([token])[0], "tokens"
         )
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text, without BOS; its lines end with EOS, but for the last one.
+        """Return the tokens of a text, without BOS; every line except the last ends with EOS.
 
         Raises:
             DataError: the text has a piece that the vocabulary lacks.
@@ -198,7 +198,7 @@ class TextGenerator(FromRun):
 
     @torch.no_grad()
     def next_token_probs(self, tokens: Sequence[int]) -> Tensor:
-        """Return the probabilities of the token after these, BOS not among them, (V,)."""
+        """Return the probabilities of the token that follows `tokens`, which exclude BOS, (V,)."""
         features = self.model(torch.tensor([[BOS, *tokens]], device=self.device))[0, -1]
         return self.model.output(features[None])[0].double().softmax(-1)
 
@@ -208,11 +208,11 @@ class TextGenerator(FromRun):
         return log_probs.gather(1, labels[0][:, None])[:, 0].cpu()
 
     def continuation(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
-        """Return the text that tokens add to that of the prompt."""
+        """Return the text that tokens add to the prompt."""
         return self._decode([*prompt, *tokens])[len(self._decode(prompt)) :]
 
     def _decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens, EOS being a line break; the last one is not written where EOS ends a text."""
+        """Return the text of tokens, with EOS as a line break; a final EOS is omitted if EOS ends a text."""
         if tokens and tokens[-1] == EOS and self.stops_at_line_end:
             tokens = tokens[:-1]
         runs = groupby(tokens, key=lambda token: token == EOS)
@@ -224,7 +224,7 @@ class TextGenerator(FromRun):
     ) -> Iterator[tuple[int, int, float]]:
         """Yield each new token with the index of its text and its log-probability.
 
-        All texts advance together, a token a step.
+        All texts advance together, one token per step.
         """
         texts = [list(prompt) for prompt in prompts for _ in range(settings.copies)]
         lengths = np.array([len(text) for text in texts], np.int64)
@@ -238,7 +238,7 @@ class TextGenerator(FromRun):
         state = self.model.start(len(rows))
         while len(active):
             if self.context is not None and step - begin == self.context:
-                # the texts have become longer than what the model reads: it goes on from the end of each
+                # the texts have become longer than the context: continue from the end of each
                 rows, begin = self._fill_up(active), step - self.context // 2
                 state = self.model.start(len(rows))
                 for position in range(begin, step):
@@ -276,12 +276,12 @@ class TextGenerator(FromRun):
                     state, rows = state.select(torch.from_numpy(selected).to(self.device)), self._fill_up(active)
 
     def _fill_up(self, rows: np.ndarray) -> np.ndarray:
-        """Repeat the last row until the numbers of a row cannot depend on how many there are."""
+        """Repeat the last row so that the result of a row does not depend on the number of rows."""
         multiple = 1 if self.model.batch_invariant else ROW_MULTIPLE
         return np.pad(rows, (0, round_up(len(rows), multiple) - len(rows)), "edge") if len(rows) else rows
 
     def _inputs(self, texts: Sequence[Sequence[int]], rows: np.ndarray, position: int, begin: int) -> Tensor:
-        """Return the tokens that are read at a position: BOS where the window begins, then each text's own."""
+        """Return the input tokens at a position: BOS at the beginning of the window, otherwise each text's token."""
         tokens = [BOS if position == begin else texts[row][position - 1] for row in rows.tolist()]
         return torch.tensor(tokens, device=self.device)
 
@@ -300,8 +300,8 @@ def load(
     """Load the language model of a run folder.
 
     Raises:
-        ArgumentError: the model cannot be computed in this type of weights here.
-        RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
+        ArgumentError: the model cannot be computed here with weights of this type.
+        RunError: the folder is missing, damaged or written by a newer version, or it is a run of another task.
     """
     run = task_of("text-generation").read(path, trust_code=trust_code)
     try:
@@ -309,7 +309,7 @@ def load(
     except ValidationError as error:
         raise RunError(f"{path}/{CONFIG} is damaged: the settings of its corpus cannot be used") from error
     is_by_line = lines.packing == "lines"
-    # BOS and a line, or BOS and the tokens of a window but the last
+    # BOS and a line, or BOS and all tokens of a window except the last
     context = lines.maximum_length + is_by_line
     generator = TextGenerator(
         run.model.to(device), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line
