@@ -140,7 +140,7 @@ def test_a_run_on_something_else_has_no_dates(run_folder: Path, monkeypatch: pyt
     monkeypatch.setattr(
         "attent.tasks.translation.pair_linker.read_config", lambda run: RunConfig.model_construct(corpus={"text": {}})
     )
-    with pytest.raises(ArgumentError, match="not trained on a corpus that can be made again, such as dates"):
+    with pytest.raises(ArgumentError, match="not trained on a corpus that can be generated again, such as dates"):
         judge_generated(run_folder, PairLinker(load(run_folder), None, None, None, "words", "", print), choose=False)
 
 

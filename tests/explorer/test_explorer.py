@@ -77,7 +77,7 @@ def test_a_text_is_continued_and_a_token_is_gone_on_from(generator: TextGenerato
     assert (first["said"]["token"], first["forced"], first["weights"]) == (second, True, None)
     rest = generator.generate(f"the dog{generator.tokenizer.piece(second)}", GenerationSettings(max_new_tokens=63))
     assert changed["tokens"] == [second, *(token for token in rest.tokens if token != EOS)]
-    with pytest.raises(ArgumentError, match="a prefix is of ids of words from 1 to"):
+    with pytest.raises(ArgumentError, match="a prefix must consist of word ids from 1 to"):
         next(explorer.generate(TranslateRequest(text="the dog", prefix=(10_000,))))
     with pytest.raises(ArgumentError, match="captions is for the task text-generation, not for translate"):
         next(explorer.translate(TranslateRequest(text="the dog")))

@@ -37,7 +37,7 @@ def test_an_opened_run_of_dates_refuses_what_is_no_date(translator: Translator, 
         config = RunConfig(model=translator.model.settings, corpus={"dates": {}})
         writer.finish(config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
     explorer = Explorer([load_run(tmp_path / "run")])
-    with pytest.raises(ArgumentError, match="'abcd' holds no year from 1800 to 2200"):
+    with pytest.raises(ArgumentError, match="'abcd' has no four-digit year from 1800 to 2200"):
         next(explorer.translate(TranslateRequest(text="abcd")))
     explorer.close()
 

@@ -20,7 +20,7 @@ def test_what_is_not_there_is_one_line(attent, tmp_path: Path) -> None:
 def test_dates_are_labelled_with_their_language(attent, refused, tmp_path: Path) -> None:
     sizes = ("--texts", 60, "--held-out", 20)
     done = attent("data", "date-languages", "--out", tmp_path / "new", "--locales", "fr, nb", *sizes)
-    assert done.code == 0 and any("written alike in several languages" in line for line in done.err)
+    assert done.code == 0 and any("the same in several languages" in line for line in done.err)
     assert done.out[0].startswith("60 texts in 2 languages to train on, 1,000 to validate on and 20 to judge by, in ")
     lines = (tmp_path / "new" / "train.tsv").read_text(encoding="utf-8").splitlines()
     assert {line.split("\t")[1] for line in lines} == {"fr", "nb"}

@@ -49,7 +49,7 @@ def test_a_run_without_a_corpus_that_can_be_made_again(refused, run_folder: Path
         (tmp_path / file.name).write_bytes(file.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8")) | {"corpus": {}}
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert "corpus that can be made again" in refused("evaluate", tmp_path)
+    assert "corpus that can be generated again" in refused("evaluate", tmp_path)
 
 
 SOURCES = ["fr | mardi 3 mars 2026", "en | 3/3/26", "en | 1/1/2001"]

@@ -51,10 +51,10 @@ def test_what_the_model_cannot_know_is_reported(attent, run_folder: Path) -> Non
     assert (done.code, len(done.out)) == (NO_DATES, 4)
     assert done.err[0] == "line 1: unknown to this model: 'Ж' (CYRILLIC CAPITAL LETTER ZHE)"
     assert done.err[1].startswith("line 1: the answer ")
-    assert done.err[2].startswith("line 2: 'no date at all' holds no year")
+    assert done.err[2].startswith("line 2: 'no date at all' has no four-digit year")
     assert done.out[1] == ""
     assert done.err[3].startswith("line 4: the answer ")
-    assert done.err[3].endswith(" is no date")
+    assert done.err[3].endswith(" is not a date")
 
 
 def test_a_refused_line_has_no_score(attent, run_folder: Path, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_refused_line_has_no_score(attent, run_folder: Path, tmp_path: Path) -
     written, refused, empty = map(json.loads, done.out)
     assert written["translations"][0]["score"] < 0
     absent = [{"text": "", "score": None, "log_probability": None, "length_penalty": None}]
-    why = "'banana' holds no year from 1800 to 2200 in four digits"
+    why = "'banana' has no four-digit year from 1800 to 2200"
     assert refused == {"source": "banana", "translations": absent, "error": why}
     assert empty == {"source": "", "translations": absent}
 
@@ -74,7 +74,7 @@ def test_a_refused_line_has_no_score(attent, run_folder: Path, tmp_path: Path) -
 def test_every_command_refuses_what_is_no_date(attent, run_folder: Path, command: str) -> None:
     done = attent(command, run_folder, "banana")
     assert done.code == 2
-    assert done.err[-1].endswith(": 'banana' holds no year from 1800 to 2200 in four digits")
+    assert done.err[-1].endswith(": 'banana' has no four-digit year from 1800 to 2200")
 
 
 @pytest.mark.parametrize(

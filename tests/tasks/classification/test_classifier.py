@@ -86,7 +86,7 @@ def test_what_the_model_does_not_read_is_refused(tmp_path: Path) -> None:
         of_vectors.classify(np.zeros((1, 5, 4)))
     with pytest.raises(ArgumentError, match=r"each sequence of vectors must be \(T, D\), got \(3,\)"):
         of_vectors.classify(np.zeros((5, 3)))
-    with pytest.raises(ArgumentError, match=r"equally wide, got \[3, 4\]"):
+    with pytest.raises(ArgumentError, match=r"same width, got \[3, 4\]"):
         of_vectors.classify([np.zeros((5, 3)), np.zeros((5, 4))])
     with pytest.raises(ArgumentError, match="best must be at least 1"):
         of_texts.classify(["abc"], best=0)

@@ -55,7 +55,7 @@ def test_vectors_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"source": "nowhere"}, "there are no pictures nowhere: it is neither 'digits', nor a folder, nor an .npz"),
+        ({"source": "nowhere"}, "there are no pictures at nowhere: it is neither 'digits', nor a folder, nor an .npz"),
         ({"source": "digits", "size": 16}, "images.size does not apply to the digits"),
     ],
 )
@@ -95,7 +95,7 @@ def test_texts_that_are_too_long_are_counted(tmp_path: Path) -> None:
 
 def test_labels_that_training_lacks_are_refused(tmp_path: Path) -> None:
     (tmp_path / "valid.tsv").write_text("new\tz\n")
-    with pytest.raises(DataError, match=r"valid\.tsv, line 1: the label 'z' is not among those to train on"):
+    with pytest.raises(DataError, match=r"valid\.tsv, line 1: the label 'z' does not occur in training"):
         texts(tmp_path, valid=str(tmp_path / "valid.tsv"))
     (tmp_path / "one.tsv").write_text("a\tx\nb\tx\n")
     with pytest.raises(DataError, match=r"one\.tsv: at least two labels are needed, got x"):

@@ -52,11 +52,11 @@ def test_they_are_written_as_text_tab_label(languages: DateLanguages, tmp_path: 
     languages.write(tmp_path / "new")
     lines = (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").splitlines()
     assert lines == [f"{text}\t{label}" for text, label in languages.test]
-    assert languages.remarks[0].endswith("of all texts are written alike in several languages, and left out")
+    assert languages.remarks[0].endswith("of all texts, which are the same in several languages")
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="at least two languages must write dates of their own, got en"):
+    with pytest.raises(ArgumentError, match="at least two languages must have texts that no other language writes, got en"):
         date_languages(DatesSettings(locales=("en", "en_GB"), **FEW))
     with pytest.raises(ArgumentError, match="there are no 300 different texts"):
         date_languages(DatesSettings(locales=("en", "fr"), **(FEW | {"held_out_pairs": 300, "held_out_dates": 1})))

@@ -33,7 +33,7 @@ def test_what_is_given_comes_first_and_the_context_ends_it(generator: TextGenera
     generation = StepwiseGeneration(short, "so it", prefix)
     assert [(step.chosen.token, step.is_forced) for step in generation][:3] == [(token, True) for token in prefix]
     assert len(generation.tokens) == 4
-    with pytest.raises(ArgumentError, match="the text has 6 tokens, more than the 5 that this model reads at once"):
+    with pytest.raises(ArgumentError, match="the text has 6 tokens, more than the 5 that this model can read"):
         StepwiseGeneration(short, "so it slept", prefix)
     with pytest.raises(ArgumentError, match="a prefix must consist of word ids from 1 to"):
         StepwiseGeneration(generator, "the", [EOS])

@@ -307,7 +307,7 @@ def _pad_vectors(examples: Any, size_if_empty: int) -> VectorSequences:
     if wrong := [sequence.shape for sequence in sequences if sequence.ndim != 2 or not len(sequence)]:
         raise ArgumentError(f"each sequence of vectors must be (T, D), got {wrong[0]}")
     if len(sizes := {sequence.shape[1] for sequence in sequences}) > 1:
-        raise ArgumentError(f"vectors must be equally wide, got {sorted(sizes)}")
+        raise ArgumentError(f"vectors must have the same width, got {sorted(sizes)}")
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     vectors = np.zeros((len(sequences), lengths.max(initial=1), next(iter(sizes), size_if_empty)), np.float32)
     for row, sequence in enumerate(sequences):

@@ -105,7 +105,9 @@ def read_examples(settings: ImagesSettings) -> Pictures | VectorSequences:
         data = read_npz(settings.source)
         kind = "sequences of vectors" if isinstance(data, VectorSequences) else "pictures in an .npz"
     else:
-        raise DataError(f"there are no pictures {settings.source}: it is neither {DIGITS!r}, nor a folder, nor an .npz")
+        raise DataError(
+            f"there are no pictures at {settings.source}: it is neither {DIGITS!r}, nor a folder, nor an .npz"
+        )
     allowed = OF_FINISHED_PICTURES if isinstance(data, Pictures) else set[str]()
     if invalid := [name for name in settings.picture_settings if name not in allowed]:
         raise ArgumentError(f"images.{invalid[0]} does not apply to {kind}")
@@ -142,8 +144,7 @@ def labelled_text_corpus(settings: LabelledSettings) -> LabelledCorpus:
         for number, example in part:
             if example.label not in labels:
                 raise DataError(
-                    f"{display_name(path or '')}, line {number}: the label {example.label!r} is not among those to "
-                    "train on"
+                    f"{display_name(path or '')}, line {number}: the label {example.label!r} does not occur in training"
                 )
     examples = [*train, *validation, *test]
     classes = np.array([labels.index(example.label) for _, example in examples], np.int64)

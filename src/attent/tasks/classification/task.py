@@ -131,7 +131,7 @@ class ClassificationTask(Task[ClassificationCorpus]):
             texts, _ = count_lines(files)
             return suggest_labelled(texts, minutes), texts
         if "source" not in files:
-            raise ArgumentError("--size goes with --images, or with settings that have [images]")
+            raise ArgumentError("--size requires --images, or settings with [images]")
         examples, are_pictures = count_examples(files["source"])
         return (suggest_pictures if are_pictures else suggest_vectors)(examples), examples
 

@@ -1,7 +1,7 @@
 """The corpus of dates: `fr | mardi 3 mars 2026` → `2026-03-03`, in many languages, and its gold alignments.
 
-A model learns it in minutes, an answer is right or wrong, and the alignment is known. The patterns of dates are those
-of Unicode CLDR, through Babel.
+A model learns it in minutes, an answer is either right or wrong, and the alignment is known. The date patterns come
+from Unicode CLDR, through Babel.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HELD_OUT_DATES, HELD_OUT_COMBINATIONS = "held-out dates", "held-out combinations
 TARGET_YEAR, TARGET_MONTH, TARGET_DAY = range(4), range(5, 7), range(8, 10)
 FIELDS = (TARGET_YEAR, TARGET_MONTH, TARGET_DAY)
 TRIES_PER_PAIR = 50
-# Characters that join letters of a word.
+# Characters that join the letters of a word.
 JOINERS = "\u200c\u200d"
 
 Draw = Callable[[], float]
@@ -58,27 +58,25 @@ FULL = (
 
 
 class DatesSettings(BaseModel, extra="forbid", frozen=True):
-    """Settings of the dates corpus; the defaults make the small corpus that a laptop learns in minutes."""
+    """Settings of the dates corpus; the defaults make a small corpus, on which a laptop trains in minutes."""
 
     locales: Literal["demo", "full"] | tuple[str, ...] = Field(
         "demo",
-        description='"demo" (14 locales in 7 scripts), "full" (62 locales), or the Babel names of the locales wanted',
+        description='"demo" (14 locales in 7 scripts), "full" (62 locales), or a list of Babel locale names',
     )
     training_pairs: int = Field(60_000, ge=1, le=100_000_000, description="pairs to train on")
     validation_pairs: int = Field(
-        1_000, ge=1, description="pairs to validate on, each with a date of its own found nowhere else"
+        1_000, ge=1, description="pairs to validate on, each with a date that occurs nowhere else"
     )
     held_out_dates: int = Field(
-        2_000, ge=1, description="dates kept for the two test sets, found neither in training nor in validation"
+        2_000, ge=1, description="dates reserved for the two test sets, used neither in training nor in validation"
     )
     held_out_pairs: int = Field(1_000, ge=1, description="pairs in each test set")
-    held_out_combinations: int = Field(12, ge=0, description="(locale, pattern) combinations kept for testing")
+    held_out_combinations: int = Field(12, ge=0, description="(locale, pattern) combinations reserved for testing")
     untagged: Share = Field(
-        0.15, description="share of the pairs written without locale tag, where the text alone says which date it is"
+        0.15, description="share of pairs without a locale tag, if the date is clear from the text alone"
     )
-    native_digits: Share = Field(
-        0.5, description="share of the pairs in the locale's own digits, where those are not the Latin ones"
-    )
+    native_digits: Share = Field(0.5, description="share of pairs in the locale's own digits, if those are not Latin")
     seed: int = Field(0, ge=0, description="the same settings and seed give the same pairs")
 
     @field_validator("locales")
@@ -111,7 +109,7 @@ class DatesSettings(BaseModel, extra="forbid", frozen=True):
 
     @property
     def locale_names(self) -> tuple[str, ...]:
-        """The Babel names of the locales that `locales` stands for."""
+        """The Babel names of the locales in `locales`."""
         return {"demo": DEMO, "full": FULL}[self.locales] if isinstance(self.locales, str) else self.locales
 
 
@@ -127,17 +125,17 @@ def words(text: str) -> set[str]:
 def hold_out(patterns: Mapping[str, Sequence[DatePattern]], count: int, draw: Random) -> list[DatePattern]:
     """Choose (locale, pattern) combinations for tests, spread over the locales.
 
-    A combination can be held out if it spells its month, and the patterns of its locale that remain in training write
-    all of its words and all of its marks between words: a model has been trained on all parts, in the same form, but
-    never in this combination.
+    A combination can be held out if it spells out its month, and if the patterns of its locale that remain in training
+    contain all of its words and separators: the model is trained on all parts, in the same form, but never in this
+    combination.
 
     Args:
         patterns: the patterns of each locale.
-        count: of combinations.
+        count: the number of combinations.
         draw: the random generator.
 
     Raises:
-        ArgumentError: so many cannot be held out while all their words stay in training.
+        ArgumentError: fewer combinations can be held out if all their words are to remain in training.
     """
     candidates = {
         locale: shuffled([p for p in of_locale if p.spells_month], draw) for locale, of_locale in patterns.items()
@@ -162,7 +160,7 @@ def _is_covered(held_out: Sequence[DatePattern], patterns: Sequence[DatePattern]
     texts, all_texts = (
         {pattern.text(when) for pattern in group for when in sample_moments(pattern)} for group in (held_out, patterns)
     )
-    # a text that another pattern writes too does not remain either
+    # a text that a held-out pattern shares with another one does not remain either
     held_out_words, training_words = (set().union(*map(words, part)) for part in (texts, all_texts - texts))
     return held_out_words <= training_words
 
@@ -173,7 +171,7 @@ def _in_word(character: str) -> bool:
 
 
 def shuffled(items: Sequence[Item], draw: Random) -> list[Item]:
-    """Shuffle items in an order that is the same for the same seed in every version of Python."""
+    """Shuffle items; the same seed gives the same order in every version of Python."""
     weights = [draw.random() for _ in items]
     return [items[index] for index in sorted(range(len(items)), key=weights.__getitem__)]
 
@@ -184,9 +182,9 @@ def dates(settings: DatesSettings) -> TranslationCorpus:
     The (locale, pattern) combination and the date of each pair are uniformly random. No date is shared between
     training, validation and the test sets. The test set "held-out dates" writes its dates as training does;
     "held-out combinations" writes them, always with the tag, in combinations that training never shows: neither
-    directly, nor through another pattern that happens to write the same, nor as an untagged text of another locale.
-    Texts that mean several dates in their own locale are left out; the tag is left out only of texts that mean a single
-    date in all the locales together.
+    directly, nor through another pattern that gives the same text, nor as an untagged text of another locale. Texts
+    that are ambiguous in their own locale are left out; the tag is omitted only from texts that mean a single date
+    across all locales.
 
     Args:
         settings: the locales, the numbers of pairs, and the seed.
@@ -225,7 +223,7 @@ def split_days(settings: DatesSettings) -> tuple[list[int], list[int], list[int]
 
 
 class _PairWriter:
-    """Draws pairs by the settings' shares, and knows the texts that training must not show."""
+    """Draws pairs in the shares of the settings, and keeps held-out texts out of training."""
 
     def __init__(
         self, settings: DatesSettings, patterns: Mapping[str, Sequence[DatePattern]], held_out: Sequence[DatePattern]
@@ -239,7 +237,7 @@ class _PairWriter:
         self._held_out_untagged = set().union(*self._held_out.values())
 
     def training_pair(self, draw: Draw, patterns: Sequence[DatePattern], days: Sequence[int]) -> Pair:
-        """Draw a pair of training."""
+        """Draw a training pair."""
         for _ in range(TRIES_PER_PAIR):
             pattern, day, native, text = self._draw(draw, patterns, days)
             is_untagged = draw() < self._settings.untagged
@@ -255,7 +253,7 @@ class _PairWriter:
         raise ArgumentError("too few texts are left to train on: hold out fewer combinations")
 
     def test_pair(self, draw: Draw, patterns: Sequence[DatePattern], days: Sequence[int]) -> Pair:
-        """Draw a pair of a held-out combination."""
+        """Draw a pair with a held-out combination."""
         pattern, day, native, _ = self._draw(draw, patterns, days)
         return _pair(pattern, day, native, tag=pattern.locale)
 
@@ -269,7 +267,7 @@ class _PairWriter:
             text = leap_year_text(pattern, moment(day), native=native)
             if means_one_date(text, day.year, self._ambiguous[pattern.locale]):
                 return pattern, day, native, text
-        raise ArgumentError("too few texts of these locales say which date they mean")
+        raise ArgumentError("too few texts of these locales are unambiguous")
 
 
 def _pair(pattern: DatePattern, day: date, native: bool, tag: str | None) -> Pair:
@@ -296,7 +294,7 @@ def _distinct_pairs(count: int, write: Callable[[], Pair]) -> list[Pair]:
 
 
 def distinct(count: int, write: Callable[[], Item], text_of: Callable[[Item], str], used: set[str]) -> list[Item]:
-    """Write items whose texts are not in `used`, and add these; fewer than `count` if too many tries repeat a text."""
+    """Write items whose texts are not in `used`, to which these are added; fewer if too many tries repeat a text."""
     items: list[Item] = []
     for _ in range(TRIES_PER_PAIR * count):
         if len(items) == count:
@@ -309,12 +307,12 @@ def distinct(count: int, write: Callable[[], Item], text_of: Callable[[Item], st
 
 
 def random_stream(settings: DatesSettings, purpose: str) -> Random:
-    """Make a generator for a purpose, so that more pairs of one purpose leave the others unchanged."""
+    """Make a random generator for one purpose, so that more pairs for one purpose leave the others unchanged."""
     return Random(f"{settings.seed} {purpose}")
 
 
 def choose(draw: Draw, items: Sequence[Item]) -> Item:
-    """Choose an item uniformly; Python promises that random() alone stays the same from version to version."""
+    """Choose an item uniformly; uses only random(), which Python guarantees to be the same in every version."""
     return items[int(draw() * len(items))]
 
 
@@ -324,13 +322,13 @@ def gold_links(pair: Pair) -> Gold:
     A target `YYYY-MM-DD` has three fields, and the pattern of the source knows the span of each.
 
     - A digit of the target and the digit at the same position of the same field in the source, counted from the field's
-      end, are a **sure** link, in whatever script the source's digits are: of `3.` and `03` the 3, of `03` and `03`
-      both.
+      end, are a **sure** link, in any script: the 3 in `3.` and `03`, and both digits in `03` and `03`.
     - A digit of the target and any other character of the same field in the source are a **possible** link: every
       letter of a month's name, the only digit of `3` for the 0 of `03`, another digit of the year.
-    - Everything else is wrong: another field, the day of the week, the tag, spaces, signs and words between the fields.
+    - Everything else is wrong: another field, the day of the week, the tag, and spaces, punctuation and words between
+    the fields.
 
-    The target's two hyphens have no counterpart in the source, as spaces have none, and count as no words.
+    The target's two hyphens, like spaces, have no counterpart in the source, and do not count as words.
     """
     sure = set[tuple[int, int]]()
     for field in FIELDS:
@@ -341,7 +339,7 @@ def gold_links(pair: Pair) -> Gold:
 
 
 def target_words(target: str) -> list[int | None]:
-    """Return the index of each character of a target as a word of its own; None for hyphens."""
+    """Return the word index of each character of a target; each is a separate word, and hyphens have None."""
     return [index if any(index in field for field in FIELDS) else None for index in range(len(target))]
 
 

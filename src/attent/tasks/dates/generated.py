@@ -1,4 +1,4 @@
-"""The corpus of dates as commands ask for it: generated again from a run's config, and checks of its texts."""
+"""The corpus of dates for commands: regenerated from a run's config, with checks of its texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attent.tasks.dates.patterns import FIRST_YEAR, LAST_YEAR
 from attent.text.text import Gold, Pair
 from attent.text.tokenizer import Tokenizer
 
-# The tables of a config's corpus settings whose corpus is generated.
+# The corpus tables of a config that stand for a generated corpus.
 GENERATED = ("dates",)
 InputCheck = Callable[[str], str | None]
 
@@ -27,8 +27,8 @@ class GeneratedCorpus:
     """A generated corpus with its gold alignments.
 
     Args:
-        validation: pairs to choose a layer and a head on.
-        held_out: test sets by name.
+        validation: the pairs on which a layer and a head are chosen.
+        held_out: the test sets by name.
     """
 
     validation: Sequence[Pair]
@@ -52,7 +52,7 @@ def generated_name(corpus: Mapping[str, Any]) -> str | None:
 
 
 def regenerate(run: Path, corpus: Mapping[str, Any]) -> GeneratedCorpus:
-    """Generate the corpus of a run again.
+    """Regenerate the corpus of a run.
 
     Args:
         run: the run folder, named in messages.
@@ -64,8 +64,8 @@ def regenerate(run: Path, corpus: Mapping[str, Any]) -> GeneratedCorpus:
     """
     if generated_name(corpus) is None:
         raise ArgumentError(
-            f"{run} was not trained on a corpus that can be made again, such as dates; --source FILE --target FILE "
-            "names one"
+            f"{run} was not trained on a corpus that can be generated again, such as dates: give one with --source "
+            "FILE --target FILE"
         )
     try:
         generated = dates(DatesSettings.model_validate(corpus["dates"]))
@@ -75,9 +75,9 @@ def regenerate(run: Path, corpus: Mapping[str, Any]) -> GeneratedCorpus:
 
 
 def input_check(corpus: Mapping[str, Any]) -> InputCheck | None:
-    """Return the check of texts that a run with this corpus translates; None if it takes any text.
+    """Return the check of the texts that a run with this corpus translates; None if any text is accepted.
 
-    A check returns a reason or None.
+    The check returns the reason why a text is refused, or None.
 
     Args:
         corpus: the tables of the corpus settings by name (`RunConfig.corpus`).
@@ -86,29 +86,29 @@ def input_check(corpus: Mapping[str, Any]) -> InputCheck | None:
 
 
 def output_check(corpus: Mapping[str, Any]) -> Callable[[str], str | None] | None:
-    """Return the check of a run's translations, which gives the reason why one is malformed.
+    """Return the check of a run's translations; None if any text is accepted.
 
-    None if any text will do.
+    The check returns the reason why a translation is malformed, or None.
     """
     if "dates" not in corpus:
         return None
-    return lambda translation: None if is_date(translation) else f"the answer {translation!r} is no date"
+    return lambda translation: None if is_date(translation) else f"the answer {translation!r} is not a date"
 
 
 def why_no_date(text: str) -> str | None:
-    """Return a reason if a text is no date of the corpus, else None.
+    """Return the reason why a text is not a date of the corpus; None if it is one.
 
-    A date has a year of four digits of any script.
+    A date has a year of four digits in any script.
     """
     for is_number, characters in groupby(text, key=lambda character: unicodedata.decimal(character, None) is not None):
         digits = [unicodedata.decimal(character) for character in characters] if is_number else []
         if len(digits) == 4 and FIRST_YEAR <= int("".join(map(str, digits))) <= LAST_YEAR:
             return None
-    return f"{text!r} holds no year from {FIRST_YEAR} to {LAST_YEAR} in four digits"
+    return f"{text!r} has no four-digit year from {FIRST_YEAR} to {LAST_YEAR}"
 
 
 def is_date(translation: str) -> bool:
-    """Return whether a translation is a day of the calendar as ISO 8601 writes it, such as 2026-03-03."""
+    """Return whether a translation is a valid calendar date in ISO 8601 form, such as 2026-03-03."""
     try:
         return date.fromisoformat(translation).isoformat() == translation
     except ValueError:

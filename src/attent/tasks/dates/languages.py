@@ -1,4 +1,4 @@
-"""Dates labelled with their language: `mardi 3 mars 2026` → `fr`."""
+"""Dates labeled with their language: `mardi 3 mars 2026` → `fr`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TRAIN, VALIDATION, TEST = "train.tsv", "valid.tsv", "test.tsv"
 
 @dataclass(frozen=True)
 class DateLanguages:
-    """Texts with their languages; no text is in two of the three parts.
+    """Texts with their languages; the three parts have no text in common.
 
     Args:
-        train: to train on.
-        validation: to validate on.
-        test: to test on; its dates are neither in training nor in validation.
-        remarks: on what was left out, for a person.
+        train: the texts to train on.
+        validation: the texts to validate on.
+        test: the texts to test on; their dates are neither in training nor in validation.
+        remarks: remarks on the texts left out, for the user.
     """
 
     train: Sequence[LabelledText]
@@ -33,10 +33,10 @@ class DateLanguages:
     remarks: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
-        """Write them to a folder, as train.tsv, valid.tsv and test.tsv.
+        """Write the parts to a folder, as train.tsv, valid.tsv and test.tsv.
 
         Raises:
-            ArgumentError: they cannot be written.
+            ArgumentError: a file cannot be written.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -49,8 +49,8 @@ class DateLanguages:
 def date_languages(settings: DatesSettings) -> DateLanguages:
     """Write dates in many languages, each equally often, and hold out some dates for validation and for a test.
 
-    Texts that several languages share, such as 2026-03-03, are left out, even if they mean another date in another
-    language. A language without texts of its own is left out too, with a remark.
+    Texts that several languages share, such as 2026-03-03, are left out, even if they mean different dates in these
+    languages. A language without texts of its own is left out too, with a remark.
 
     Args:
         settings: the locales, the numbers of texts and dates, and the seed.
@@ -70,7 +70,9 @@ def date_languages(settings: DatesSettings) -> DateLanguages:
     empty = [language for language, of_language in usable.items() if not of_language]
     usable = {language: of_language for language, of_language in usable.items() if of_language}
     if len(usable) < 2:
-        raise ArgumentError(f"at least two languages must write dates of their own, got {', '.join(usable) or 'none'}")
+        raise ArgumentError(
+            f"at least two languages must have texts that no other language writes, got {', '.join(usable) or 'none'}"
+        )
     test_days, validation_days, days = split_days(settings)
     used: set[str] = set()
 
@@ -81,16 +83,17 @@ def date_languages(settings: DatesSettings) -> DateLanguages:
         )
         if len(examples) < count:
             raise ArgumentError(
-                f"there are no {count:,} different texts of these dates: ask for fewer, or for more dates or locales"
+                f"there are fewer than {count:,} different texts of these dates: ask for fewer, or for more dates or "
+                "locales"
             )
         return examples
 
     # the test first: training draws from the rest
     test = texts(settings.held_out_pairs, "test", test_days)
     validation = texts(settings.validation_pairs, "validation", validation_days)
-    remarks = [f"{share:.1%} of all texts are written alike in several languages, and left out"]
+    remarks = [f"left out {share:.1%} of all texts, which are the same in several languages"]
     if empty:
-        remarks.append(f"nothing is left of {', '.join(empty)}")
+        remarks.append(f"left out languages without texts of their own: {', '.join(empty)}")
     return DateLanguages(texts(settings.training_pairs, "training", days), validation, test, tuple(remarks))
 
 
@@ -100,7 +103,7 @@ Own = Mapping[DatePattern, frozenset[str]]
 def _unique_texts(patterns: Mapping[str, Sequence[DatePattern]]) -> tuple[Own, float]:
     """Return the texts of each pattern in one leap year that no other language writes.
 
-    Return beside them the share of texts that several write.
+    Also return the share of texts that several languages write.
     """
     language_of: dict[str, str | None] = {}
     for language, of_language in patterns.items():
@@ -123,11 +126,11 @@ def _draw(
     days: Sequence[int],
     native_share: float,
 ) -> LabelledText:
-    """Draw a language, a pattern of it and a date uniformly among those with a text of the language's own."""
+    """Draw a language, then one of its patterns and a date whose text no other language writes."""
     language = choose(draw, [*patterns])
     for _ in range(TRIES_PER_PAIR):
         pattern, day = choose(draw, patterns[language]), date.fromordinal(choose(draw, days))
         native = pattern.native_parts is not None and draw() < native_share
         if leap_year_text(pattern, moment(day), native=native) in own[pattern]:
             return LabelledText(pattern.text(moment(day), native=native), language)
-    raise ArgumentError(f"too few texts are {language}'s own")
+    raise ArgumentError(f"too few texts are unique to {language}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FIRST_YEAR, LAST_YEAR = 1800, 2200
 ALL_DATES = range(date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal() + 1)
 
-# indices of a date's fields in a Moment; 0 is for text between the fields
+# the index of each field of a date in a Moment; 0 is for text between the fields
 LITERAL, YEAR, MONTH, DAY, WEEKDAY = range(5)
 FIELDS = {"y": YEAR, "M": MONTH, "L": MONTH, "d": DAY, "E": WEEKDAY, "c": WEEKDAY}
 LEAP_YEAR, FIRST_MONDAY = 2000, 3
@@ -96,8 +96,8 @@ class DatePattern:
     Args:
         locale: Babel's name of the locale.
         pattern: the CLDR pattern, such as "d MMMM y".
-        names: the locale's styles and skeletons of this pattern, or of another that always writes the same text.
-        parts: of the text from left to right: the field, and its text for each value.
+        names: the locale's styles and skeletons with this pattern, or with another that always gives the same text.
+        parts: the parts of the text from left to right: the field, and its text for each value.
         native_parts: the parts with numbers in the locale's own digits; None if those are the Latin ones.
     """
 
@@ -108,7 +108,7 @@ class DatePattern:
     native_parts: tuple[Part, ...] | None
 
     def text(self, when: Moment, *, native: bool = False) -> str:
-        """Format a date, in Latin or in the locale's own digits."""
+        """Format a date, in Latin digits or in the locale's own."""
         return "".join([table[when[field]] for field, table in self._parts(native)])
 
     def write(self, when: Moment, *, native: bool = False) -> WrittenDate:
@@ -130,7 +130,7 @@ class DatePattern:
 
     @property
     def spells_month(self) -> bool:
-        """True if every month is written in letters alone."""
+        """True if every month is written in letters, without digits."""
         names = next(table for field, table in self.parts if field == MONTH)
         return all(any(c.isalpha() for c in name) and not any(c.isdecimal() for c in name) for name in names)
 
@@ -143,8 +143,8 @@ class DatePattern:
 def date_patterns(locale: str) -> list[DatePattern]:
     """Return the distinct patterns of a locale that write complete dates, the standard styles first.
 
-    Patterns with two-digit years, with other fields than year, month, day and day of the week (such as the era), or
-    with two adjacent numbers are left out. Patterns that write every date the same count as one.
+    Patterns with two-digit years, with fields other than year, month, day and day of the week (such as the era), or
+    with two adjacent numbers are left out. Patterns that write every date in the same way count as one.
 
     Args:
         locale: Babel's name of the locale.
@@ -234,7 +234,7 @@ def _has_adjacent_numbers(parts: Sequence[Part]) -> bool:
 
 
 def _with_digits(parts: tuple[Part, ...], system: str) -> tuple[Part, ...]:
-    # digits inside names stay as the locale has them
+    # digits inside names are left unchanged
     return tuple(
         (field, tuple(in_digits(text, system) for text in table) if table[0].isdecimal() else table)
         for field, table in parts
@@ -265,11 +265,11 @@ def leap_year_text(pattern: DatePattern, when: Moment, *, native: bool) -> str:
 
 
 def texts_with_readings(pattern: DatePattern) -> Iterable[tuple[str, Reading]]:
-    """Write all texts of a pattern in one leap year, in each kind of digits, with their readings.
+    """Yield all texts of a pattern in one leap year, in each kind of digits, with their readings.
 
     The year is the only number of four digits in a text, and no pattern has two adjacent numbers. So two texts with the
-    same year are equal exactly if they are equal with any other year, and the texts of one leap year, with every day of
-    the week, suffice to find the dates that a text can mean.
+    same year are equal if and only if they are equal with any other year, and the texts of one leap year, with every day
+    of the week, suffice to find the dates that a text can mean.
     """
     weekdays = range(7) if pattern.has_weekday else (NO_WEEKDAY,)
     for native in (False, True) if pattern.native_parts else (False,):
@@ -280,7 +280,7 @@ def texts_with_readings(pattern: DatePattern) -> Iterable[tuple[str, Reading]]:
 
 
 def ambiguous_texts(patterns: Iterable[DatePattern]) -> Ambiguous:
-    """Return the texts that the patterns write for different days, with these days."""
+    """Return the texts that the patterns write for more than one day, with these days."""
     first: dict[str, Reading] = {}
     readings_of: dict[str, set[Reading]] = {}
     for pattern in patterns:
@@ -299,7 +299,7 @@ def means_one_date(text: str, year: int, table: Ambiguous) -> bool:
     """Return whether a text means a single date in its year.
 
     Args:
-        text: the text with the year 2000 in place of its own, see `leap_year_text`.
+        text: the text with the year 2000 in place of its own; see `leap_year_text`.
         year: its own year, in which some days do not exist and the days of the week are fixed.
         table: the ambiguous texts of all patterns that could write it.
     """

@@ -1,4 +1,4 @@
-"""Generated stories with questions whose supporting sentences are known."""
+"""Generated stories with questions and known supporting sentences."""
 
 from attent.tasks.stories.corpus import Stories, StoriesSettings, Story, stories
 from attent.tasks.stories.world import KINDS

@@ -1,7 +1,7 @@
 """The corpus of stories: `Anna went to the hall. … Where is Anna?` → `hall`, with the supporting sentences.
 
-In the manner of the tasks of Weston et al. (2015), "Towards AI-Complete Question Answering", arXiv 1502.05698, tasks 1,
-2, 3, 6, 7 and 8, with words and a world of our own.
+The stories follow tasks 1, 2, 3, 6, 7 and 8 of Weston et al. (2015), "Towards AI-Complete Question Answering", arXiv
+1502.05698, with a different world and vocabulary.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from attent.tasks.stories.world import KINDS, Draw, QuestionKind, ask, is_held_o
 class StoriesSettings(BaseModel, extra="forbid", frozen=True):
     """Settings of generated stories."""
 
-    kinds: tuple[QuestionKind, ...] = Field(KINDS, description="of questions, each asked equally often")
+    kinds: tuple[QuestionKind, ...] = Field(KINDS, description="kinds of questions, each asked equally often")
     training_stories: int = Field(
         20_000, ge=1, le=10_000_000, description="stories to train on, each with one question"
     )
-    held_out_stories: int = Field(1_000, ge=1, description="stories to validate on, and as many to test on")
-    shortest: int = Field(6, ge=6, le=100, description="sentences of the shortest story")
-    longest: int = Field(15, ge=6, le=100, description="sentences of the longest story")
-    distracting: int = Field(3, ge=0, description="sentences at least that do not support the answer")
+    held_out_stories: int = Field(1_000, ge=1, description="number of stories to validate on, and to test on")
+    shortest: int = Field(6, ge=6, le=100, description="minimum number of sentences in a story")
+    longest: int = Field(15, ge=6, le=100, description="maximum number of sentences in a story")
+    distracting: int = Field(3, ge=0, description="minimum number of sentences that do not support the answer")
     seed: int = Field(0, ge=0, description="the same settings and seed give the same stories")
 
     @field_validator("kinds")
@@ -55,11 +55,11 @@ class Story:
     """A story with a question.
 
     Args:
-        kind: of the question.
-        sentences: of the story, in order.
-        question: about it.
-        answer: in one or more words.
-        support: the sentences from which the answer follows, counted from 0.
+        kind: the kind of the question.
+        sentences: the sentences of the story, in order.
+        question: the question about the story.
+        answer: the answer, in one or more words.
+        support: the indices, from 0, of the sentences from which the answer follows.
     """
 
     kind: QuestionKind
@@ -77,7 +77,7 @@ class Story:
     def supported_answer(self) -> str:
         """The supporting sentences and the answer.
 
-        Those that name what the question names come first, as who looks it up finds them.
+        Sentences with a name or noun from the question come first, in the order of a look-up.
         """
         words = self.question.rstrip("?").split()
         sentences = [self.sentences[number] for number in self.support]
@@ -86,12 +86,12 @@ class Story:
 
 @dataclass(frozen=True)
 class Stories:
-    """Stories to train on, to validate on and to test on; no story is in two of the three.
+    """Stories to train on, to validate on and to test on; the three parts have no story in common.
 
     Args:
-        train: in which some people never go to some places, and never take some things.
-        validation: likewise.
-        test: in each of which at least one supporting sentence says just that.
+        train: stories without the held-out combinations of a person with a place or a thing.
+        validation: stories without these combinations.
+        test: stories in which at least one supporting sentence has such a combination.
     """
 
     train: Sequence[Story]
@@ -99,16 +99,16 @@ class Stories:
     test: Sequence[Story]
 
     def write(self, folder: Path, *, with_support: bool = False) -> None:
-        """Write them to a folder: train.tsv, valid.tsv and test.tsv with text, tab and answer.
+        """Write the stories to a folder: train.tsv, valid.tsv and test.tsv, with text, tab and answer per line.
 
-        Beside each is a .jsonl with the rest.
+        Next to each is a .jsonl file with all fields of the stories.
 
         Args:
-            folder: new, or overwritten.
-            with_support: whether each answer of a .tsv follows its supporting sentences.
+            folder: the folder; existing files are overwritten.
+            with_support: whether each answer in a .tsv is preceded by its supporting sentences.
 
         Raises:
-            ArgumentError: they cannot be written.
+            ArgumentError: a file cannot be written.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ class Stories:
 
 
 def stories(settings: StoriesSettings) -> Stories:
-    """Generate stories, as many of each kind.
+    """Generate stories, with the same number of each kind of question.
 
     Raises:
         ArgumentError: there are too few different stories with these settings.
@@ -131,7 +131,7 @@ def stories(settings: StoriesSettings) -> Stories:
     texts: set[str] = set()
 
     def part(purpose: str, count: int) -> list[Story]:
-        # a generator for each purpose, so that more stories of one leave the others unchanged
+        # a generator for each purpose, so that more stories for one purpose leave the others unchanged
         draw = Random(f"{settings.seed} stories, {purpose}").random
         return [
             _draw(settings.kinds[number % len(settings.kinds)], settings, draw, purpose == TEST, texts)
@@ -151,7 +151,7 @@ def _names(sentence: str, words: Sequence[str]) -> bool:
 def _draw(kind: QuestionKind, settings: StoriesSettings, draw: Draw, is_test: bool, texts: set[str]) -> Story:
     """Draw a story that is not in `texts`, and add it.
 
-    The length is drawn once, so that rejection leaves lengths as they are.
+    The length is drawn only once, so that rejecting stories does not change the distribution of lengths.
     """
     length = settings.shortest + int(draw() * (settings.longest - settings.shortest + 1))
     for _ in range(TRIES):

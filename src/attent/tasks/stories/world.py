@@ -12,10 +12,10 @@ THINGS = ("ball", "lamp", "key", "book", "cup", "coat", "map", "hat")
 MOVES = ("went to", "walked into", "hurried to")
 TAKES = ("took", "picked up", "grabbed")
 DROPS = ("put down", "left", "dropped")
-# Of a story, so that people return and things change hands.
+# The numbers of people and things in a story: small, so that people return and things change hands.
 CAST, OBJECTS = 3, 3
-# Of the sentences in which somebody moves, and of the others those in which somebody takes a thing where both are
-# possible.
+# The share of sentences in which somebody moves; and, among the others, the share in which somebody takes a thing if
+# taking and dropping are both possible.
 MOVING, TAKING = 0.6, 0.65
 
 Draw = Callable[[], float]
@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 def choose(draw: Draw, items: Sequence[Item]) -> Item:
-    """Choose an item uniformly; Python promises that random() alone stays the same from version to version."""
+    """Choose an item uniformly; uses only random(), which Python guarantees to be the same in every version."""
     return items[int(draw() * len(items))]
 
 
@@ -34,18 +34,18 @@ def pick(draw: Draw, items: Sequence[Item], count: int) -> list[Item]:
 
 
 def is_held_out(person: str, noun: str) -> bool:
-    """Return whether a person with a place or a thing is a combination for tests alone: one in eight."""
+    """Return whether the combination of a person with a place or a thing is only for tests; one in eight is."""
     nouns = PLACES if noun in PLACES else THINGS
     return (PEOPLE.index(person) + 3 * nouns.index(noun)) % 8 == 0
 
 
 class Stay(NamedTuple):
-    """A place of a thing.
+    """A place where a thing has been.
 
     Args:
-        location: its name.
-        holder: the person who held the thing there first.
-        support: the sentences from which it follows, counted from 0.
+        location: the name of the place.
+        holder: the person who first held the thing there.
+        support: the indices, from 0, of the sentences from which this follows.
     """
 
     location: str
@@ -58,13 +58,13 @@ class World:
     """The state of the people and things of a story, and the sentences that describe it.
 
     Attributes:
-        sentences: in order, each ending with a full stop.
-        combinations: for each sentence the person and the place or thing in it.
-        place_of: the place of a person, and the sentence that says it.
-        places_of: the places where a person has been, in order.
-        holder_of: the person who holds a thing, and the sentence in which the thing was taken.
-        stays: of a thing, in order.
-        handling: the sentences in which a person takes or puts down anything.
+        sentences: the sentences in order, each ending with a period.
+        combinations: the person, and the place or thing, in each sentence.
+        place_of: the place of each person, and the index of the sentence that says so.
+        places_of: the places where each person has been, in order.
+        holder_of: the person who holds each thing, and the index of the sentence in which it was taken.
+        stays: the stays of each thing, in order.
+        handling: the indices of the sentences in which each person takes or puts down anything.
     """
 
     sentences: list[str] = field(default_factory=list)
@@ -103,7 +103,7 @@ class World:
         del self.holder_of[thing]
         self.handling.setdefault(person, []).append(now)
         location, when = self.place_of[person]
-        # the same place, from now on by another sentence
+        # the same place, now supported by another sentence
         self.stays[thing][-1] = Stay(location, person, frozenset((when, now)))
 
     def _say(self, person: str, noun: str, verb: str) -> int:
@@ -132,7 +132,7 @@ def simulate(draw: Draw, sentences: int) -> World:
 
 
 def _reachable(world: World, thing: str, current: str | None) -> bool:
-    """Return whether a person can reach a thing: its place is unknown, or is the person's."""
+    """Return whether a person at a place can reach a thing: its place is unknown, or it is in the same place."""
     return thing not in world.stays or world.stays[thing][-1].location == current
 
 
@@ -145,9 +145,9 @@ class Question(NamedTuple):
     """A question about a story.
 
     Args:
-        text: of the question.
-        answer: in one or more words.
-        support: the sentences from which the answer follows, counted from 0.
+        text: the text of the question.
+        answer: the answer, in one or more words.
+        support: the indices, from 0, of the sentences from which the answer follows.
     """
 
     text: str
@@ -156,11 +156,11 @@ class Question(NamedTuple):
 
 
 def ask(kind: QuestionKind, world: World, draw: Draw) -> Question | None:
-    """Ask a question of this kind about a world; None if nothing in it can be asked."""
+    """Ask a question of this kind about a world; return None if there is nothing to ask."""
     questions = [*QUESTIONS[kind](world)]
     if not questions:
         return None
-    # every answer as often as the others, where several can be asked for
+    # if several answers are possible, each is equally likely
     answer = choose(draw, sorted({question.answer for question in questions}))
     return choose(draw, [question for question in questions if question.answer == answer])
 
