@@ -268,8 +268,8 @@ def texts_with_readings(pattern: DatePattern) -> Iterable[tuple[str, Reading]]:
     """Yield all texts of a pattern in one leap year, in each kind of digits, with their readings.
 
     The year is the only number of four digits in a text, and no pattern has two adjacent numbers. So two texts with the
-    same year are equal if and only if they are equal with any other year, and the texts of one leap year, with every day
-    of the week, suffice to find the dates that a text can mean.
+    same year are equal if and only if they are equal with any other year, and the texts of one leap year, with every
+    day of the week, suffice to find the dates that a text can mean.
     """
     weekdays = range(7) if pattern.has_weekday else (NO_WEEKDAY,)
     for native in (False, True) if pattern.native_parts else (False,):
