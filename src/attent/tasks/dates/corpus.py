@@ -326,7 +326,7 @@ def gold_links(pair: Pair) -> Gold:
     - A digit of the target and any other character of the same field in the source are a **possible** link: every
       letter of a month's name, the only digit of `3` for the 0 of `03`, another digit of the year.
     - Everything else is wrong: another field, the day of the week, the tag, and spaces, punctuation and words between
-    the fields.
+      the fields.
 
     The target's two hyphens, like spaces, have no counterpart in the source, and do not count as words.
     """

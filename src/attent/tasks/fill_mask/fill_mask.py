@@ -91,8 +91,7 @@ class FillMask(FromRun):
         """Predict the masked words of a text, each written as `[MASK]`; or those of several texts.
 
         All masks of a text are predicted at the same time, independently of each other. A word that the vocabulary
-        lacks is read
-        in lower case, or with a space before it, if the vocabulary has that form.
+        lacks is read in lower case, or with a space before it, if the vocabulary has that form.
 
         Args:
             text: a line such as "the dog was [MASK] .", or a sequence of lines.
