@@ -210,7 +210,12 @@ def test_many_keys_in_linear_memory() -> None:
         (([1], [1], [1]), {"method": "soft"}, ArgumentError, '^method="soft" needs a bandwidth'),
         (([1], [1], [1]), {"method": "soft", "bandwidth": -1}, ArgumentError, "^bandwidth must be a number > 0, or 1"),
         (([1], [1], [1]), {"method": "soft", "bandwidth": "wide"}, ArgumentError, "got 'wide'$"),
-        (([1], [1], [1]), {"method": "nearest", "bandwidth": 1, "score": "dot"}, ArgumentError, "give one of them$"),
+        (
+            ([1], [1], [1]),
+            {"method": "nearest", "bandwidth": 1, "score": "dot"},
+            ArgumentError,
+            "give only one of them$",
+        ),
         (([1], [1], [1]), {"method": "nearest", "temperature": 1}, ArgumentError, "^temperature is for strings with"),
         (([(1, 2)], [(1, 2, 3)], [1]), {"method": "nearest"}, ShapeError, "^queries and keys must be vectors of one"),
         (({"a": 1}, STUDENTS), {}, ArgumentError, "^queries must be a number, a string or a sequence of them, got"),

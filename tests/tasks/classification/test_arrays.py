@@ -74,7 +74,7 @@ def test_labels_are_asked_for_where_they_are_needed(tmp_path: Path) -> None:
         ({"images": np.full((2, 4, 3), 256), "y": [1, 2]}, "whole numbers from 0 to 255"),
         ({"images": np.full((2, 4, 3), np.nan), "y": [1, 2]}, "floats from 0 to 1"),
         ({"images": np.zeros((2, 4, 3, 2)), "y": [1, 2]}, "C = 1 or 3"),
-        ({"x": np.array([object()] * 2), "y": [1, 2]}, "numbers and texts alone are; pad vectors of several lengths,"),
+        ({"x": np.array([object()] * 2), "y": [1, 2]}, "only numbers and texts are read: pad sequences"),
     ],
 )
 def test_arrays_that_do_not_go_together_are_refused(tmp_path: Path, named: dict[str, object], message: str) -> None:
@@ -87,7 +87,7 @@ def test_files_that_are_no_npz_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.npz cannot be read: No such file"):
         read_npz(file)
     file.write_bytes(b"text")
-    with pytest.raises(DataError, match=r"a\.npz is no \.npz, or a damaged one"):
+    with pytest.raises(DataError, match=r"a\.npz is not an \.npz, or is damaged"):
         read_npz(file)
     np.save(tmp_path / "one.npy", VECTORS)
     with pytest.raises(DataError, match=r"one\.npy is one array"):
@@ -117,7 +117,7 @@ def test_a_header_that_says_more_than_there_is_takes_no_memory(tmp_path: Path, s
     "header", [b"[" * 5000, b"{" * 200, b"9" * 6000, b"((((", b"\x00\xff", b"{'descr': " + b"(" * 900]
 )
 def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
-    with pytest.raises(DataError, match=r"a\.npz is no \.npz, or a damaged one"):
+    with pytest.raises(DataError, match=r"a\.npz is not an \.npz, or is damaged"):
         read_npz(with_header(tmp_path / "a.npz", header))
 
 

@@ -92,7 +92,7 @@ def test_a_camera_turned_is_turned_back(tmp_path: Path) -> None:
 
 def test_sizes_that_differ_need_one(tmp_path: Path) -> None:
     files = [drawn(tmp_path / "a.png", grey(7)), drawn(tmp_path / "b.png", grey(9, 8, 8))]
-    with pytest.raises(ArgumentError, match=r"b\.png 8 x 8 and .*a\.png 4 x 6: --size"):
+    with pytest.raises(ArgumentError, match=r"b\.png 8 x 8 and .*a\.png 4 x 6: give --size"):
         read_pixels(files)
     assert read_pixels(files, (5, 3)).shape == (2, 5, 3, 1)
 

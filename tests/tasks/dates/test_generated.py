@@ -24,7 +24,7 @@ def test_the_corpus_is_the_one_that_its_settings_make(small: DatesSettings, smal
 def test_a_corpus_in_files_is_not_generated() -> None:
     assert generated_name({"text": {}}) is None
     assert generated_name({"dates": {}}) == "dates"
-    with pytest.raises(ArgumentError, match="made again"):
+    with pytest.raises(ArgumentError, match="generated again"):
         regenerate(Path("run"), {"text": {}})
     with pytest.raises(RunError, match="damaged"):
         regenerate(Path("run"), {"dates": {"training_pairs": -1}})

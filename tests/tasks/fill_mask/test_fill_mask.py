@@ -100,5 +100,5 @@ def test_features_begin_with_the_embeddings_and_end_with_what_predicts(filler: F
     assert filler.features("the [MASK] was happy .", "[MASK]").shape == (layers + 1, width)
     with pytest.raises(DataError, match="'cow' is not one of the pieces of 'the dog': the, dog"):
         filler.features("the dog", "cow")
-    with pytest.raises(DataError, match="none of the pieces"):
+    with pytest.raises(DataError, match="not one of the pieces"):
         filler.features("")
