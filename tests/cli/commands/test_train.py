@@ -106,7 +106,7 @@ def test_what_cannot_be_trained(attent, settings_file: Path, tmp_path: Path, opt
         ("--task classify --images nowhere", "there are no pictures at nowhere"),
         ("--images digits --labelled a.tsv", "files for [images] and for [labelled] are for two runs"),
         ("--task translate --images digits", "these files are for --task classify, not for --task translate"),
-        ("--size 8", "--size requires --images"),
+        ("--size 8", "--size goes with --images"),
         ("--labelled nowhere.tsv", "nowhere.tsv cannot be read"),
         ("--task clasify --labelled a.tsv", "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill"),
         ("--steps 9 --resume", "--resume takes a run folder: --resume RUN, or --out RUN --resume"),
