@@ -45,9 +45,9 @@ def test_each_line_may_be_a_document(attent, run_folder: Path, tmp_path: Path) -
     ("options", "says"),
     [
         (["--each-line"], "--each-line is for documents"),
-        (["--markup", "html", "--alignments"], "--markup gives documents back"),
-        (["--markup", "html", "--n-best", 1], "--markup gives documents back"),
-        (["--markup", "html", "--engine", "onnx"], "look at attention, which the engine onnx does not show"),
+        (["--markup", "html", "--alignments"], "--markup translates documents"),
+        (["--markup", "html", "--n-best", 1], "--markup translates documents"),
+        (["--markup", "html", "--engine", "onnx"], "need attention, not shown by onnx"),
     ],
 )
 def test_what_does_not_go_with_documents(refused, run_folder: Path, options: list[object], says: str) -> None:
@@ -176,10 +176,10 @@ def test_a_document_with_refused_sentences_is_complete_but_for_them(attent, run_
     [
         (b"PK\x03\x04 damaged", ["--out", "brief.docx"], "letter.docx: the file is no archive"),
         (b"", ["--out", "brief.docx"], "letter.docx: the file is no archive"),
-        (None, [], "letter.docx is a document: --out FILE.docx takes its translation"),
-        (None, ["--out", "brief.odt"], "its translation ends in .docx too, got --out brief.odt"),
-        (None, ["--out", "brief.docx", "--n-best", 1], ".docx gives documents back: none of"),
-        (None, ["--out", "brief.docx", "--engine", "onnx"], "documents look at attention"),
+        (None, [], "letter.docx is a document: name its translation with --out FILE.docx"),
+        (None, ["--out", "brief.odt"], "--out must end in .docx too, got brief.odt"),
+        (None, ["--out", "brief.docx", "--n-best", 1], ".docx translates documents: omit"),
+        (None, ["--out", "brief.docx", "--engine", "onnx"], "documents need attention"),
         (None, ["--out", "nowhere/brief.docx"], "brief.docx.part"),
         (None, ["--out", "letter.docx"], "letter.docx already exists"),
     ],
@@ -220,7 +220,7 @@ def test_a_document_is_done_as_a_whole_or_not_at_all(
     assert attent("translate", RUN, file, "--out", out, "--resume").code == 0
     whole = out.read_bytes()
     assert attent("translate", RUN, file, "--out", out, "--resume").err == [
-        f"{out} is there already: nothing is left to do"
+        f"{out} already exists: nothing is left to do"
     ]
     attent("translate", RUN, file, "--out", tmp_path / "again.docx")
     assert (tmp_path / "again.docx").read_bytes() == whole and not draft.exists()

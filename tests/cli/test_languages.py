@@ -72,8 +72,8 @@ def test_a_run_without_languages_is_as_before(attent, run_folder: Path) -> None:
             "--train-source {0} --train-target {1} --source-language Chinese",
             "the command line: text.source_language: a language must be a code such as en, zh or pt-BR, got 'Chinese'",
         ),
-        ("--text {1} --target-language en", "--source-language and --target-language are for pairs: --train, or "),
-        ("--corpus dates --target-language en", "--source-language and --target-language are for pairs: --train, or "),
+        ("--text {1} --target-language en", "--source-language and --target-language need pairs: --train, or "),
+        ("--corpus dates --target-language en", "--source-language and --target-language need pairs: --train, or "),
         ("--train-source {0} --log tensorbord", "Invalid value for '--log': "),
     ],
 )
@@ -88,7 +88,7 @@ def test_what_is_missing_or_wrong_is_said_in_the_words_of_the_command(
 
 def test_a_run_that_goes_on_keeps_its_languages(attent, run: Path) -> None:
     done = attent("train", "--resume", run, "--target-language", "de")
-    assert done.err == ["attent: a run that goes on keeps its settings: --resume takes no --target-language"]
+    assert done.err == ["attent: a resumed run keeps its settings: omit --target-language"]
 
 
 def test_bleu_cuts_words_as_the_target_language_asks(attent, run: Path, sides: tuple[Path, Path]) -> None:
@@ -131,7 +131,7 @@ def test_translations_are_detokenized(attent, run: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("--detokenize --alignments", "--alignments number the words of a translation before --detokenize joins them"),
+        ("--detokenize --alignments", "--alignments refers to words before --detokenize joins them"),
         ("--detokenize --target-language English", "a language must be a code such as en, zh or pt-BR, got 'English'"),
         ("--target-language en", "--target-language goes with --detokenize"),
     ],
@@ -139,4 +139,4 @@ def test_translations_are_detokenized(attent, run: Path) -> None:
 def test_what_cannot_be_detokenized(refused, run: Path, run_folder: Path, options: str, says: str) -> None:
     assert refused("translate", run, "a", *options.split()).startswith(says)
     unnamed = refused("translate", run_folder, "a", "--detokenize")
-    assert unnamed.startswith("--detokenize needs the target's language, which this run does not name")
+    assert unnamed.startswith("--detokenize needs the target language, which this run does not name")

@@ -132,7 +132,7 @@ def test_of_dates_validation_chooses(attent, run_folder: Path) -> None:
 
 @pytest.mark.parametrize("options", [["-"], ["--source", "a", "--target", "b"], ["--tokens"], ["--reverse", "."]])
 def test_dates_bring_their_own_pairs(refused, run_folder: Path, options: list[object]) -> None:
-    says = "--gold dates judges the held-out dates by character: it takes neither pairs, --reverse nor --tokens"
+    says = "--gold dates evaluates the held-out dates by character: omit pairs, --reverse and --tokens"
     assert refused("align", run_folder, *options, "--gold", "dates") == says
 
 
@@ -175,4 +175,4 @@ def test_the_best_of_a_run_without_known_links_needs_some(
 ) -> None:
     monkeypatch.setattr("attent.tasks.dates.generated.generated_name", lambda corpus: None)
     done = attent("align", run_folder, "--best")
-    assert done.code == 2 and "--best chooses by known links, which the corpus of this run does not have" in done.err[0]
+    assert done.code == 2 and "--best needs known links, which this run's corpus does not have" in done.err[0]

@@ -43,9 +43,9 @@ run({[str(option) for option in (*options, "--out", killed)]!r})
     assert attent(*options, "--out", killed, "--resume") == (
         0,
         [],
-        [f"{killed} is there already: nothing is left to do"],
+        [f"{killed} already exists: nothing is left to do"],
     )
     assert attent(*options, "--out", killed).err == [
         f"attent: {killed} already exists: name another file, or remove it"
     ]
-    assert attent(*options, "--resume").err == ["attent: --resume goes on with the file of --out"]
+    assert attent(*options, "--resume").err == ["attent: --resume needs the file to resume: --out FILE"]

@@ -1,4 +1,4 @@
-"""The command `attent`: a file for each of its commands, which import what is slow to import when they run."""
+"""The `attent` command: one module per subcommand; slow imports wait until a subcommand runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attent.requirements import check_extra
 
 
 def main() -> None:
-    """Run the command with the arguments that it was called with; without the extra, `attent doctor` alone."""
+    """Run the command with the process' arguments; without the `cli` extra, only `attent doctor` works."""
     try:
         check_extra("cli")
     except AttentError as error:

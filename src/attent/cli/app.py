@@ -1,4 +1,4 @@
-"""The command with all its subcommands, each of which fails with one line on standard error and exit code 2."""
+"""The command with all its subcommands; an error prints one line to standard error and exits with code 2."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from attent.errors import AttentError, DeviceError
 from attent.registry import current_folder_searched
 
 OK, UNREAD, FAILED, INTERRUPTED = 0, 1, 2, 130
-# When set, an unexpected error shows its traceback.
+# If this environment variable is set, an unexpected error shows its traceback.
 TRACEBACK = "ATTENT_TRACEBACK"
 # Click's error about a wrong call; typer exports only subclasses of it.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class Attent(TyperGroup):
-    """The group of all commands, found in their folder."""
+    """The group of all subcommands, loaded from their folder."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -32,7 +32,7 @@ class Attent(TyperGroup):
         self.commands = commands
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the first sentence of each command, whose options need not be read for that."""
+        """Write the first sentence of each command's help, without reading its options."""
         commands: Any = self.commands
         limit = formatter.width - 6 - max(map(len, commands))
         lines = [TyperCommand(name, help=commands.help_of(name)).get_short_help_str(limit) for name in commands]
@@ -40,7 +40,7 @@ class Attent(TyperGroup):
             formatter.write_dl(list(zip(commands, lines, strict=True)))
 
 
-# Without rich's markup help is printed in a tenth of the time.
+# Help prints ten times faster without rich's markup.
 app = typer.Typer(
     cls=Attent,
     name="attent",
@@ -51,7 +51,7 @@ app = typer.Typer(
 
 
 def version(is_set: bool) -> None:
-    """Print the version and stop."""
+    """Print the version and exit."""
     if is_set:
         from importlib.metadata import PackageNotFoundError
         from importlib.metadata import version as installed
@@ -65,9 +65,7 @@ def version(is_set: bool) -> None:
 
 @app.callback()
 def root(
-    version: bool = typer.Option(
-        False, "--version", callback=version, is_eager=True, help="Print the version and stop."
-    ),
+    version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
 ) -> None:
     """Attention you can swap, see and scale."""
 
@@ -76,16 +74,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: those of the process unless given.
+        arguments: the command-line arguments; the process' own unless given.
 
     Returns:
-        The exit code: 0; 1 if the reader of the output is gone; 2 after an error, with one line on standard error; 130
-        after Ctrl-C.
+        The exit code: 0 for success, 1 if the output pipe was closed, 2 after an error, 130 after Ctrl-C.
     """
     speak_utf8()
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        # parts of one's own are named by the user, or come with a run that is trusted
+        # custom parts are named by the user, or come with a trusted run
         with current_folder_searched():
             code = get_command(app).main(arguments, "attent", standalone_mode=False, obj=arguments)
         # standard output may be closed
@@ -102,14 +99,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _failed(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
     except BrokenPipeError:
-        # `head` and others close the pipe early: no message, and Python must not flush the rest at its end
+        # `head` and others close the pipe early: print no message, and keep Python from flushing the rest at exit
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
     except Exception as error:
-        # unexpected: still one line, unless a traceback is wanted
+        # unexpected errors also get one line, unless a traceback is requested
         if os.environ.get(TRACEBACK):
             raise
         return _failed(f"unexpected {type(error).__name__}: {error} (set {TRACEBACK}=1 to see where)")

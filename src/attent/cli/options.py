@@ -1,4 +1,4 @@
-"""Options that several commands have, and settings that commands offer as options."""
+"""Options shared by several commands, and settings that commands offer as options."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 Tool = TypeVar("Tool")
 Settings = TypeVar("Settings")
-# The bounds of a number in messages, by their names in pydantic.
+# Wording of a number's bounds in messages, by pydantic's names.
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-# The number of a head or layer; no model has more digits.
+# The number of a head or layer, at most nine digits.
 NUMBER = re.compile(r"[0-9]{1,9}")
 AUTO = devices.AUTO
 DEVICES = "auto|cpu|cuda|cuda:N|mps"
 RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
 RunOrModel = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The run folder; or a Hugging Face model, its folder or its name.")
+    Path, typer.Argument(metavar="RUN", help="A run folder, or a Hugging Face model: folder or name.")
 ]
 JsonLines = Annotated[bool, Flag("--json"), Help("Print one JSON object per line.")]
 Json = Annotated[bool, Flag("--json"), Help("Print the results as JSON.")]
-TrustCode = Annotated[bool, Help("Import and run the modules that the run's config names.")]
+TrustCode = Annotated[bool, Help("Import and run the modules named in the run's config.")]
 SourceLanguage = Annotated[str | None, Help("Source language, such as zh.", metavar="CODE")]
 TargetLanguage = Annotated[str | None, Help("Target language, such as en; the run's unless given.", metavar="CODE")]
-Device = Annotated[str, Help("Device of the model; auto uses a GPU through CUDA if there is one.", metavar=DEVICES)]
+Device = Annotated[str, Help("Device of the model; auto uses a CUDA GPU if there is one.", metavar=DEVICES)]
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Offer:
     """The settings of a class that a command offers as options, all `None` unless given.
 
     Args:
-        module: of the class, imported when the command is called or shows its help.
-        name: of the class.
-        settings: names of its fields; all of them if neither these nor options are named.
-        options: names of further fields, and of their options.
-        overrides: whether the values replace those of other settings, such as a recipe's. Then no defaults are shown,
-            and the command line refuses values out of bounds; else `Given.settings` does.
+        module: module of the class, imported when the command is called or shows its help.
+        name: name of the class.
+        settings: names of the fields to offer; all fields if both this and `options` are empty.
+        options: further fields, each mapped to the name of its option.
+        overrides: True if the values replace other settings, such as a recipe's. Then no defaults are shown, and the
+            command line checks the bounds; otherwise `Given.settings` does.
     """
 
     module: str
@@ -66,12 +66,12 @@ class Offer:
 
 @dataclass(frozen=True)
 class Given(Generic[Settings]):
-    """The values of settings that were given to a command; the others keep their defaults.
+    """The settings that were given to a command; the others keep their defaults.
 
     Attributes:
-        kind: the class of the settings, a pydantic model.
-        values: by the name of the setting.
-        options: the option of each setting.
+        kind: class of the settings, a pydantic model.
+        values: given values by the name of the setting.
+        options: name of each setting's option.
     """
 
     kind: type[Settings]
@@ -79,11 +79,7 @@ class Given(Generic[Settings]):
     options: Mapping[str, str]
 
     def settings(self, **values: Any) -> Settings:
-        """Return the settings with the values that were given, and with these.
-
-        Raises:
-            ArgumentError: a value cannot be used, or two do not go together.
-        """
+        """Return the settings with the given values and these; raise `ArgumentError` if they are invalid."""
         from pydantic import ValidationError
 
         try:
@@ -92,7 +88,7 @@ class Given(Generic[Settings]):
             raise ArgumentError(self._message(error.errors()[0])) from error
 
     def _message(self, fault: Any) -> str:
-        """Return the message about the first fault, by its option where it is about a single one."""
+        """Return the message about the first fault, naming the option if only one is at fault."""
         context = fault.get("ctx", {})
         limits = [f"{words} {context[bound]:g}" for bound, words in BOUNDS.items() if bound in context]
         limits = ["a finite number"] if fault["type"] == "finite_number" else limits
@@ -109,7 +105,7 @@ class DType(StrEnum):
     int8 = "int8"
 
 
-Weights = Annotated[DType | None, Flag("--dtype"), Help("Type of the weights; the run's own unless given.")]
+Weights = Annotated[DType | None, Flag("--dtype"), Help("Type of the weights; the run's unless given.")]
 SEARCH = "attent.search.settings"
 Generation = Annotated[
     "Given[GenerationSettings]",
@@ -124,7 +120,7 @@ BeamSearch = Annotated[
 
 @dataclass(frozen=True)
 class Loading:
-    """Loads runs on a device, with their own code if that is trusted."""
+    """Options for loading runs: the device, and whether their code is trusted."""
 
     device: Device = AUTO
     trust_code: TrustCode = False
@@ -142,36 +138,30 @@ class Loading:
         """Load a run folder.
 
         Args:
-            run: the folder.
-            load: loads the runs of a task, such as `attent.tasks.translation.translator.load`.
+            run: the run folder.
+            load: a task's function for loading runs, such as `attent.tasks.translation.translator.load`.
 
         Raises:
             ArgumentError: the model cannot be computed in this type here.
             DeviceError: this machine does not have the device.
-            RunError: the run is missing, damaged, written by a newer version, has another task, or names code and is
-                not trusted.
+            RunError: the run cannot be loaded, has another task, or names code and is not trusted.
         """
         return load(run, self.torch_device(), trust_code=self.trust_code, **self._types())
 
     def stored_run(self, run: Path | str) -> StoredRun:
-        """Return a run folder, which its task loads when it is needed.
-
-        Raises:
-            DeviceError: this machine does not have the device.
-            RunError: the run is missing, damaged, written by a newer version, or its task is unknown.
-        """
+        """Return a run that its task loads on demand; errors as of `tool`."""
         from attent.tasks.loading import StoredRun
 
         return self.tool(run, StoredRun)
 
     def _types(self) -> dict[str, Any]:
-        """Return the type of weights, if the command has an option for it and it was given."""
+        """Return the data type of the weights as a keyword argument, if it was given."""
         return {}
 
 
 @dataclass(frozen=True)
 class TypedLoading(Loading):
-    """Loads runs with weights of a type."""
+    """Options for loading runs, with the data type of the weights."""
 
     dtype: Weights = None
 
@@ -181,16 +171,16 @@ class TypedLoading(Loading):
 
 @dataclass(frozen=True)
 class PretrainedLoading(Loading):
-    """Loads runs and Hugging Face models, which it may download."""
+    """Options for loading runs and Hugging Face models."""
 
-    download: Annotated[bool, Help("Download a Hugging Face model given by its name.")] = False
+    download: Annotated[bool, Help("Download a Hugging Face model that is given by name.")] = False
 
     def pretrained(self, model: Path) -> PretrainedModel | None:
-        """Return the Hugging Face model of a folder or a name; None for what is no such model, such as a run folder.
+        """Return the Hugging Face model in a folder or of a name; None if it is something else, such as a run folder.
 
         Raises:
             DeviceError: this machine does not have the device.
-            RunError: it cannot be loaded, or there is neither a folder nor a model of this name.
+            RunError: the model cannot be loaded, or neither a folder nor a model has this name.
         """
         from attent.runs.config import is_pretrained
 
@@ -204,24 +194,20 @@ class PretrainedLoading(Loading):
 
 
 def known_language(code: str | None) -> str | None:
-    """Return the code of a language, or None if none is given.
-
-    Raises:
-        ArgumentError: it is no code.
-    """
+    """Return the language code, or None if none is given; raise `ArgumentError` if it is not a code."""
     from attent.text.settings import check_language
 
     return None if code is None else check_language(code)
 
 
 def device_of(name: str) -> torch.device:
-    """Return the device of a name, reported on standard error unless it is the CPU.
+    """Return the device with this name, and report it on standard error unless it is the CPU.
 
-    A numbered GPU becomes the process' own.
+    A GPU with a number becomes the current GPU of the process.
 
     Raises:
         DeviceError: this machine does not have it.
-        UnknownNameError: no device is called so.
+        UnknownNameError: no device has this name.
     """
     import torch
 
@@ -229,7 +215,7 @@ def device_of(name: str) -> torch.device:
 
     device = devices.device_of(name)
     if device.type == "cuda" and device.index is not None:
-        # Triton launches kernels on the current GPU, whichever their tensors are on
+        # Triton launches kernels on the current GPU, even if their tensors are on another
         torch.cuda.set_device(device)
     if device.type != "cpu" and is_main_process():
         say(f"device: {devices.described(device)}")
@@ -237,7 +223,7 @@ def device_of(name: str) -> torch.device:
 
 
 def head_number(head: str | None, choices: str) -> int | None:
-    """Return the number of a head; None for the mean over all heads, which is meant unless one is given.
+    """Return the number of a head; None for the mean over all heads, which is the default.
 
     Raises:
         ArgumentError: it is neither; the message names the choices.

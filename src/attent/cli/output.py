@@ -10,32 +10,29 @@ from attent.errors import printable
 
 
 def say(line: str) -> None:
-    """Write a message, which is not part of the result, to standard error."""
+    """Write a message that is not part of the result to standard error."""
     print(printable(line), file=sys.stderr, flush=True)
 
 
 def write(result: object, *, flush: bool = False) -> None:
-    """Print lines of a result; characters that a terminal would act on are escaped."""
+    """Print lines of a result, with control characters escaped."""
     print(printable(str(result)), flush=flush)
 
 
 def one_line(text: object) -> str:
-    """Return a message without line breaks and runs of spaces."""
+    """Return a message with line breaks and runs of spaces collapsed into single spaces."""
     return " ".join(str(text).split())
 
 
 def speak_utf8() -> None:
-    """Write UTF-8 whatever the machine's locale, since texts and the blocks of a map need it.
-
-    Escape what UTF-8 cannot encode.
-    """
+    """Make standard output and error use UTF-8, whatever the locale, and escape characters that it cannot encode."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def use_color() -> bool:
-    """Return whether standard output is a terminal that takes color (https://no-color.org)."""
+    """Return whether standard output is a terminal that supports color (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

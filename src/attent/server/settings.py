@@ -32,44 +32,48 @@ class ServerSettings:
     # prefix of the environment variables, as in LibreTranslate
     variables: ClassVar[str] = "LT_"
 
-    host: Annotated[str, Help("Address to listen on; 0.0.0.0 for all addresses.")] = "127.0.0.1"
+    host: Annotated[str, Help("Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1"
     port: Annotated[int, Bound(0, 65535), Help("Port to listen on; 0 for a free one.")] = 5000
-    char_limit: Annotated[int, Bound(-1), Help("Maximum characters of a request; -1 for no limit.")] = 5_000
-    batch_limit: Annotated[int, Bound(-1), Help("Maximum texts of a request; -1 for no limit.")] = 50
+    char_limit: Annotated[int, Bound(-1), Help("Maximum characters per request; -1 for no limit.")] = 5_000
+    batch_limit: Annotated[int, Bound(-1), Help("Maximum texts per request; -1 for no limit.")] = 50
     alternatives_limit: Annotated[int, Bound(0, 100), Help("Maximum alternatives that a request may ask for.")] = 5
     req_limit: Annotated[
         int, Bound(-1), Help("Maximum texts per minute for each address or key; -1 for no limit.")
     ] = -1
     req_flood_threshold: Annotated[
-        int, Bound(-1), Help("Block an address after this many refusals within an hour; -1 for never.")
+        int, Bound(-1), Help("Block an address after this many refused requests within an hour; -1 for never.")
     ] = -1
     api_keys_file: Annotated[
-        Path | None, Help("File of API keys: a key, a space and its texts per minute in a line; 0 blocks the key.")
+        Path | None, Help("File of API keys: lines of key, space, texts per minute; 0 blocks the key.")
     ] = None
-    require_api_key: Annotated[bool, Help("Refuse requests without a key of --api-keys-file.")] = False
+    require_api_key: Annotated[bool, Help("Refuse requests without a key from --api-keys-file.")] = False
     trusted_proxy: Annotated[
-        tuple[str, ...], Help("Proxy whose X-Forwarded-For is trusted; repeatable.", "ADDRESS")
+        tuple[str, ...], Help("Proxy whose X-Forwarded-For header is trusted; repeatable.", "ADDRESS")
     ] = ()
     allow_origin: Annotated[str, Help("Origin of web pages that may send requests; * for all.")] = "*"
     beam: Annotated[int, Bound(1, 100), Help("Beam size of the search.")] = 1
     threads: Annotated[
-        int | None, Bound(1), Help("Batches computed at once, one core each; all cores unless given, or 1 on a GPU.")
+        int | None,
+        Bound(1),
+        Help("Batches computed in parallel, one core each; all cores unless given, or 1 on a GPU."),
     ] = None
     batch: Annotated[int, Bound(1), Help("Maximum sentences in a batch.")] = 64
-    window: Annotated[float, Bound(0, 1000), Help("Milliseconds that a sentence waits for others of its batch.")] = 3.0
-    queue_limit: Annotated[int, Bound(1), Help("Maximum sentences that wait; further requests are refused.")] = 2_048
+    window: Annotated[
+        float, Bound(0, 1000), Help("Milliseconds that a sentence waits for others to share its batch.")
+    ] = 3.0
+    queue_limit: Annotated[int, Bound(1), Help("Maximum waiting sentences; further requests are refused.")] = 2_048
     timeout: Annotated[float, Bound(0.1), Help("Seconds after which a request is abandoned.")] = 60.0
     connection_limit: Annotated[
-        int, Bound(1), Help("Maximum connections; fewer if the system has fewer descriptors.")
+        int, Bound(1), Help("Maximum connections; fewer if the system allows fewer file descriptors.")
     ] = 4_096
     address_limit: Annotated[
-        int, Bound(1), Help("Maximum connections from one address; trusted proxies have no such limit.")
+        int, Bound(1), Help("Maximum connections from one address, except from trusted proxies.")
     ] = 512
-    disable_files_translation: Annotated[bool, Help("Translate no documents: refuse POST /translate_file.")] = False
+    disable_files_translation: Annotated[bool, Help("Do not translate documents: refuse POST /translate_file.")] = False
     metrics_auth_token: Annotated[
         str | None, Help("Bearer token required to read /metrics; without it, /metrics is public.")
     ] = None
-    log_requests: Annotated[bool, Help("Log a line for each request: endpoint, status and time, but no texts.")] = False
+    log_requests: Annotated[bool, Help("Log the endpoint, status and time of each request, but no texts.")] = False
     body_limit: int = 2**27
     address_body_limit: int = 2**25
     max_file: int = 10 * 2**20

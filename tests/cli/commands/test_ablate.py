@@ -25,7 +25,7 @@ def test_heads_are_ranked_and_the_costliest_judged_on_other_lines(attent, run_fo
     done = attent("ablate", run_folder, source, "--target", target, "--validate", source, "--validate-target", target)
     assert done.code == 0
     assert done.out[0].startswith("loss ")
-    assert done.out[0].endswith(" nats per token on 3 examples; what a head costs that is made zero:")
+    assert done.out[0].endswith(" nats per token on 3 examples; cost of setting a head to zero:")
     assert done.out[1].split() == ["0", "1"]
     modules = [line.split()[0] for line in done.out[2:8]]
     assert modules[:3] == [
@@ -34,7 +34,7 @@ def test_heads_are_ranked_and_the_costliest_judged_on_other_lines(attent, run_fo
         "decoder.layers.0.self_attention",
     ]
     assert done.out[9].split("  ")[0] == "module"
-    assert done.out[21].startswith("the costliest on other examples, loss ")
+    assert done.out[21].startswith("costliest heads on other examples, loss ")
     assert [line.split() for line in done.out[10:15]] == [line.split() for line in done.out[23:28]]
     as_json = json.loads("\n".join(attent("ablate", run_folder, source, "--target", target, "--json").out))
     costs = [head["cost"] for head in as_json["heads"]]
@@ -110,7 +110,7 @@ def test_translations_are_judged_by_bleu_and_texts_by_perplexity(
         "ablate", run_folder, source, "--target", target, "--metric", "bleu", "--limit", 2, "--change", "mean"
     )
     assert done.out[0].startswith("BLEU ")
-    assert done.out[0].endswith(" on 2 examples; what a head costs that is made mean:")
+    assert done.out[0].endswith(" on 2 examples; cost of setting a head to mean:")
     done = attent("ablate", generating_folder, generating_folder.parent / "train.txt")
     assert done.out[0].startswith("perplexity ")
     assert done.out[2].startswith("decoder.layers.0.self_attention ")
@@ -139,7 +139,7 @@ def test_what_does_not_go_together_is_said(
         ((run_folder, source), "lines to translate need their references: --target FILE"),
         (
             (run_folder, "-", "--target", target),
-            "heads are judged on files, which are read more than once: not on standard input",
+            "heads are evaluated on files, which are read more than once: standard input cannot be used",
         ),
         (
             (run_folder, source, "--target", target, "--validate", source),

@@ -74,9 +74,9 @@ def test_standard_input_is_what_a_filter_reads(
 def test_nothing_to_align_is_said(attent, run_folder: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty.tsv"
     empty.touch()
-    assert attent("align", run_folder, empty) == (0, [], [f"{empty} is empty: nothing is aligned"])
+    assert attent("align", run_folder, empty) == (0, [], [f"{empty} is empty: nothing to align"])
     two = attent("align", run_folder, "--source", empty, "--target", empty)
-    assert two == (0, [], [f"{empty} and {empty} are empty: nothing is aligned"])
+    assert two == (0, [], [f"{empty} and {empty} are empty: nothing to align"])
 
 
 def test_any_layer_head_row_and_threshold(attent, run_folder: Path, file: Path) -> None:
@@ -235,15 +235,21 @@ Options = list[object]
         (["--head", "9" * 5000], "--head must be a number from 0 or mean, got '999"),
         (["--about", "reed"], "unknown token that a row is about 'reed'; did you mean 'read'?"),
         (["--threshold", 1.5], "less than or equal to 1"),
-        (["--symmetrization", "union"], "--symmetrization joins the links of two runs: --reverse names the other one"),
+        (
+            ["--symmetrization", "union"],
+            "--symmetrization combines the links of two runs: name the other with --reverse",
+        ),
         (["--reverse", ".", "--symmetrization", "onion"], "unknown way to symmetrize 'onion'; did you mean 'union'?"),
-        (["--reverse", ".", "--tokens"], "--tokens are each run's own"),
-        (["--best-head", "--layer", 0], "--best-head chooses layer, head and what rows are about: give none of them"),
-        (["--best", "--gold", "x", "--reverse", "."], "--best chooses by --gold or by --reverse, not by both"),
-        (["--best", "--threshold", 0.5], "--best without --gold chooses by the largest weights: give no --threshold"),
+        (["--reverse", ".", "--tokens"], "--tokens cannot be used with --reverse"),
+        (["--best-head", "--layer", 0], "--best-head chooses the layer and the head: omit --layer, --head and --about"),
+        (["--best", "--gold", "x", "--reverse", "."], "--best takes --gold or --reverse, not both"),
+        (["--best", "--threshold", 0.5], "--best without --gold chooses by the largest weights: omit --threshold"),
         (["--one-based"], "give it by --gold"),
         (["--gold", "nowhere"], "nowhere is not a file"),
-        (["--gold", "-", "--source", "-", "--target", "x"], "standard input holds the pairs or their links, not both"),
+        (
+            ["--gold", "-", "--source", "-", "--target", "x"],
+            "standard input can contain the pairs or their links, not both",
+        ),
         (["--source", "x"], "go together: --source FILE --target FILE"),
         (["--source", "-", "--target", "-"], "not from both"),
     ],

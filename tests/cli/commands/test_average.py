@@ -50,19 +50,19 @@ def test_the_last_are_averaged_and_the_best_given_back(attent, trained: Path) ->
 
 def test_what_cannot_be_averaged(refused, trained: Path) -> None:
     before = (trained / "model.safetensors").read_bytes()
-    assert refused("average", trained, "--last", 4).startswith(f"{trained} has 3 of the last")
-    assert refused("average", trained, "--best", 3).startswith(f"{trained} has 2 of the best")
+    assert refused("average", trained, "--last", 4).startswith(f"{trained} has only 3 of its last")
+    assert refused("average", trained, "--best", 3).startswith(f"{trained} has only 2 of its best")
     assert "--last or --best" in refused("average", trained, "--best", 1, "--last", 1)
     assert (trained / "model.safetensors").read_bytes() == before
 
 
 def test_what_judges_a_mean_is_said_of_every_task(attent, trained: Path, filling_folder: Path, tmp_path: Path) -> None:
-    assert attent("average", trained, "--last", 2).err == [f"attent evaluate {trained} judges it"]
+    assert attent("average", trained, "--last", 2).err == [f"to evaluate it: attent evaluate {trained}"]
     filling, translating = tmp_path / "filling", tmp_path / "translating"
     shutil.copytree(filling_folder, filling)
-    assert attent("average", filling).err == [f"attent evaluate {filling} --text FILE judges it"]
+    assert attent("average", filling).err == [f"to evaluate it: attent evaluate {filling} --text FILE"]
     shutil.copytree(trained, translating)
     config = json.loads((translating / "config.json").read_text())
     (translating / "config.json").write_text(json.dumps(config | {"corpus": {"text": {"train": "pairs.tsv"}}}))
-    says = f"attent evaluate {translating} --source FILE --target FILE judges it"
+    says = f"to evaluate it: attent evaluate {translating} --source FILE --target FILE"
     assert attent("average", translating).err == [says]

@@ -97,9 +97,9 @@ def test_a_line_for_each_line(attent, refused, of_texts: Path, tmp_path: Path) -
     records = [json.loads(line) for line in attent("classify", of_texts, file, "--json").out]
     assert [(record["name"], len(record["best"])) for record in records] == [("text 3", 1), ("", 0), ("text 4", 1)]
     empty = refused("classify", of_texts, file, "--row", 1, "--attention", drawing)
-    assert empty == "--attention draws an example, and the line is empty or too long"
+    assert empty == "--attention cannot draw this line: it is empty or too long"
     three = refused("classify", of_texts, file, "--attention", drawing)
-    assert three == "--attention draws one example, got 3: --row says which"
+    assert three == "--attention draws one example, got 3: choose one with --row"
     assert not drawing.exists()
 
 
@@ -126,7 +126,9 @@ def test_vectors_are_classified_and_others_refused(attent, refused, of_vectors: 
     done = attent("classify", of_vectors, vectors, "--row", 7, "--attention", page)
     assert (done.code, len(done.out)) == (0, 1)
     assert '"labels":["CLS","0","1","2","3","4"]' in page.read_text(encoding="utf-8")
-    assert refused("classify", of_vectors, vectors, "--row", 20).startswith("--row must be below the 20 examples")
+    assert refused("classify", of_vectors, vectors, "--row", 20).startswith(
+        "--row must be below the number of examples, 20"
+    )
     assert "attent classify RUN FILE.npz --row N --attention FILE" in refused("show", of_vectors, "text")
 
 

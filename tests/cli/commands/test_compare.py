@@ -17,7 +17,7 @@ def test_bad_input_is_one_line(attent, refused, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for arguments, line in (
         (("length", "--models", "rnn"), "attent: unknown model 'rnn'"),
-        (("scores", "--scores", ""), "attent: names of what to compare are joined by commas, got ''"),
+        (("scores", "--scores", ""), "attent: names to compare must be separated by commas, got ''"),
         (("scores", "--scores", "local"), "attent: unknown score 'local'"),
         (("length", "--out", tmp_path), f"attent: {tmp_path} is not empty and holds no comparison"),
         (("scores", "--minutes", "0"), "attent: --minutes must be > 0, got 0"),
@@ -32,7 +32,7 @@ def test_bad_input_is_one_line(attent, refused, tmp_path: Path) -> None:
         (("normalizers", "--normalizers", "soft"), "attent: unknown normalizer 'soft'; did you mean 'softmax'?"),
         (("scores", "--scores", "no_such_module:Part"), "attent: score 'no_such_module:Part' cannot be imported"),
         (("scores", "--valid", tmp_path / "file"), "attent: --valid goes with --train"),
-        (("scores", "--train", "-"), "attent: standard input can be read once"),
+        (("scores", "--train", "-"), "attent: a comparison reads its pairs for each training"),
         (("scores", "--train", tmp_path / "no.tsv"), f"attent: {tmp_path}/no.tsv cannot be read"),
     ):
         assert ("attent: " + refused("compare", *arguments, "--out", tmp_path / "new")).startswith(line)

@@ -21,7 +21,7 @@ def test_dates_are_labelled_with_their_language(attent, refused, tmp_path: Path)
     sizes = ("--texts", 60, "--held-out", 20)
     done = attent("data", "date-languages", "--out", tmp_path / "new", "--locales", "fr, nb", *sizes)
     assert done.code == 0 and any("the same in several languages" in line for line in done.err)
-    assert done.out[0].startswith("60 texts in 2 languages to train on, 1,000 to validate on and 20 to judge by, in ")
+    assert done.out[0].startswith("60 texts in 2 languages to train on, 1,000 to validate on and 20 to test on, in ")
     lines = (tmp_path / "new" / "train.tsv").read_text(encoding="utf-8").splitlines()
     assert {line.split("\t")[1] for line in lines} == {"fr", "nb"}
     says = refused("data", "date-languages", "--out", tmp_path, "--locales", "nowhere", *sizes)
@@ -31,7 +31,7 @@ def test_dates_are_labelled_with_their_language(attent, refused, tmp_path: Path)
 def test_stories_come_with_their_supporting_sentences(attent, refused, tmp_path: Path) -> None:
     out = tmp_path / "new"
     make = ("data", "stories", "--out", out, "--kinds", "one, count", "--stories", 11, "--held-out", 5)
-    assert attent(*make).out == [f"11 stories to train on, 5 to validate on and 5 to judge by, in {out}"]
+    assert attent(*make).out == [f"11 stories to train on, 5 to validate on and 5 to test on, in {out}"]
     story = json.loads((out / "test.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     support, question, answer = story["sentences"][story["support"][0]], story["question"], story["answer"]
     assert story["kind"] == "one" and answer in support

@@ -36,7 +36,7 @@ def test_a_run_is_served_until_it_is_stopped(attent: Any, run_folder: Path, requ
     assert done.code == 0
     assert done.out[0].startswith("http://127.0.0.1:")
     assert "#" in done.out[0]
-    assert done.err == ["Ctrl-C ends it"]
+    assert done.err == ["press Ctrl-C to stop"]
     assert requests[0]["text"] == "en | 3 March 2026"
     assert [run["task"] for run in requests[0]["runs"]] == ["translate"]
 
@@ -69,7 +69,7 @@ def test_two_side_by_side(
         (["no-such-run", "--host", "0.0.0.0"], "other machines can reach host '0.0.0.0'"),
         (["no-such-run", "--allowed-host", "*"], "--allowed-host must be one name or address"),
         (["RUN", "--port", "70000"], "65535"),
-        (["RUN", "--text", "a", "--file", "FILE"], "two texts to begin with"),
+        (["RUN", "--text", "a", "--file", "FILE"], "give --text or --file, not both"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
@@ -108,4 +108,4 @@ def test_ctrl_c_ends_it_in_one_line_while_a_translation_grows(run_folder: Path, 
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-        assert process.stderr.read() == "Ctrl-C ends it\nattent: interrupted\n"
+        assert process.stderr.read() == "press Ctrl-C to stop\nattent: interrupted\n"

@@ -19,7 +19,7 @@ def test_an_export_is_compared_and_translates(attent, run_folder: Path, tmp_path
     sample = tmp_path / "lines.txt"
     sample.write_text(LINES, encoding="utf-8")
     done = attent("export", run_folder, "--to", "ctranslate2", "--out", tmp_path / "there", "--source", sample)
-    assert (done.code, done.err) == (0, [f"writing {run_folder} for ctranslate2, and comparing"])
+    assert (done.code, done.err) == (0, [f"writing {run_folder} for ctranslate2, and comparing both engines"])
     # two updates leave a model undecided, and rounding may decide
     assert done.out[0] == f"compared on 2 lines of {sample}"
     assert [line.split(" of ")[1] for line in done.out[1:-1] if line[0] != " "] == [
@@ -73,7 +73,7 @@ def test_an_export_to_onnx_translates_as_attent_does(attent, run_folder: Path, t
         ([], "Missing option '--to'"),
         (
             ["--to", "onnx", "--target", "nowhere.txt"],
-            "references go with lines to translate: --source FILE --target FILE",
+            "references need lines to translate: --source FILE --target FILE",
         ),
         (["--to", "onnx", "--quantization", "int8"], "in float32 only; quantization needs --to ctranslate2"),
         (["--to", "onnx", "--source", "nowhere.txt"], "nowhere.txt"),

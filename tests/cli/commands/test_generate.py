@@ -145,7 +145,7 @@ def test_a_text_is_learnt_by_either_name_of_the_task(attent, tmp_path: Path) -> 
     assert attent("generate", tmp_path / "run", "the", "--max-new-tokens", 1).code == 0
     done = attent("train", "--text", file, "--out", tmp_path / "blanks", *options)
     assert done.code == 0
-    assert "learning to fill blanks (fill-mask); --task text-generation learns to continue a text" in done.err
+    assert "training a model to fill blanks (fill-mask); to continue a text: --task text-generation" in done.err
     (tmp_path / "none.txt").write_text("", encoding="utf-8")
     files = ("--text", tmp_path / "none.txt", "--out", tmp_path / "none")
     done = attent("train", "--task", "text-generation", *files, *options)

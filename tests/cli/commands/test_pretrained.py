@@ -61,7 +61,7 @@ def test_a_text_is_explored(attent, folder: Path, tmp_path: Path, monkeypatch: p
         ["[CLS]", "the", "dog", "was", "[SEP]"],
     ]
     assert "one text: that of --text, or of --file" in attent("explore", folder, "--no-open").err[0]
-    assert "explored by itself" in attent("explore", folder, folder, "--text", TEXT, "--no-open").err[0]
+    assert "cannot be compared" in attent("explore", folder, folder, "--text", TEXT, "--no-open").err[0]
 
 
 @pytest.mark.parametrize("command", [["describe"], ["translate", "text"], ["walk", "text"], ["evaluate"], ["average"]])

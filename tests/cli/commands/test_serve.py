@@ -24,9 +24,9 @@ def test_a_server_whose_threads_still_work_ends_the_process(run_folder: Path, mo
         (["--languages", "en"], "--languages must be SOURCE:TARGET for each run, such as en:de, got 'en'"),
         (
             ["--languages", "en:de", "--languages", "de:en"],
-            "--languages are for each run in order: 1 runs and 2 pairs of languages",
+            "give --languages once for each run, got 2 for 1 runs",
         ),
-        (["--require-api-key"], "--require-api-key needs --api-keys-file, which has the keys"),
+        (["--require-api-key"], "--require-api-key needs keys: give --api-keys-file FILE"),
         (["--languages", "en:de", "--api-keys-file", "none"], "--api-keys-file none cannot be read"),
         (["--languages", "en:de", "--host", "203.0.113.1"], "cannot be listened on"),
     ],

@@ -54,7 +54,7 @@ def test_the_folder_to_go_on_with_may_be_named_as_a_new_one_is(attent, settings_
         (["--out", out, "--resume"], ["--resume", "--out", out], ["--resume", out]), start=3
     ):
         done = attent("train", *arguments, "--steps", updates)
-        assert (done.code, done.out[0], done.err[0]) == (0, f"run: {out}", f"going on with {out}")
+        assert (done.code, done.out[0], done.err[0]) == (0, f"run: {out}", f"resuming {out}")
         assert json.loads((out / "config.json").read_text())["training"]["outcome"]["updates"] == updates
 
 
@@ -82,7 +82,7 @@ def test_ctrl_c_says_how_to_go_on(attent, settings_file: Path, tmp_path: Path, m
         (["--set", "training.learningrate=1"], "did you mean 'learning_rate'"),
         (["--set", "model.heads=3"], "heads must divide width"),
         (["--minutes", "-1"], "training.minutes"),
-        (["--corpus", "dates"], "say what to train"),
+        (["--corpus", "dates"], "choose what to train"),
         (["--out", __file__ + "/run"], "cannot be written"),
     ],
 )
@@ -97,24 +97,24 @@ def test_what_cannot_be_trained(attent, settings_file: Path, tmp_path: Path, opt
     ("arguments", "says"),
     [
         ("--train nowhere.tsv", "nowhere.tsv"),
-        ("--train nowhere.tsv --corpus dates", "say what to train"),
-        ("--corpus dates --preset tiny", "--preset goes with --train"),
-        ("", "say what to train"),
-        ("--task fill-mask", "say what to train: one of --text FILE, --config FILE.toml and --resume RUN"),
-        ("--task fill-mask --corpus dates --out run", "--task fill-mask is not what the settings are for"),
-        ("--task classify", "say what to train: one of --images SOURCE, --labelled FILE, --config"),
+        ("--train nowhere.tsv --corpus dates", "choose what to train"),
+        ("--corpus dates --preset tiny", "--preset needs --train"),
+        ("", "choose what to train"),
+        ("--task fill-mask", "choose what to train with one of --text FILE, --config FILE.toml and --resume RUN"),
+        ("--task fill-mask --corpus dates --out run", "--task fill-mask does not match the settings"),
+        ("--task classify", "choose what to train with one of --images SOURCE, --labelled FILE, --config"),
         ("--task classify --images nowhere", "there are no pictures at nowhere"),
         ("--images digits --labelled a.tsv", "files for [images] and for [labelled] are for two runs"),
         ("--task translate --images digits", "these files are for --task classify, not for --task translate"),
-        ("--size 8", "--size goes with --images"),
+        ("--size 8", "--size needs --images"),
         ("--labelled nowhere.tsv", "nowhere.tsv cannot be read"),
         ("--task clasify --labelled a.tsv", "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill"),
-        ("--steps 9 --resume", "--resume takes a run folder: --resume RUN, or --out RUN --resume"),
-        ("--resume x --out y", "a run that goes on keeps its settings: --resume takes no --out"),
-        *((f"--resume x --{name} a", f"keeps its corpus: --resume takes no --{name}") for name in ("train", "images")),
+        ("--steps 9 --resume", "--resume needs a run folder: --resume RUN, or --out RUN --resume"),
+        ("--resume x --out y", "a resumed run keeps its settings: omit --out"),
+        *((f"--resume x --{name} a", f"keeps its corpus: omit --{name}") for name in ("train", "images")),
         *((f"--resume x --{name} a", f"takes no --{name}") for name in ("valid-target", "text", "labelled", "size")),
-        *((f"--resume x --{name} 3", f"keeps its settings: --resume takes no --{name}") for name in ("seed", "data")),
-        *((f"--resume x --{name} a", f"--resume takes no --{name}") for name in ("source-vectors", "freeze", "set")),
+        *((f"--resume x --{name} 3", f"keeps its settings: omit --{name}") for name in ("seed", "data")),
+        *((f"--resume x --{name} a", f"omit --{name}") for name in ("source-vectors", "freeze", "set")),
     ],
 )
 def test_what_does_not_go_together(refused, arguments: str, says: str) -> None:
@@ -144,7 +144,7 @@ def test_a_name_that_no_file_of_pairs_has_is_refused_before_anything_is_suggeste
 )
 def test_what_is_beside_a_corpus_is_none(refused, settings_file: Path, option: str, main: str, table: str) -> None:
     for arguments in ([], ["--config", settings_file]):
-        says = f"{option} goes with {main}, or with a --config of [{table}]"
+        says = f"{option} needs {main}, or a --config with [{table}]"
         assert refused("train", *arguments, option, "8") == says
 
 
@@ -162,7 +162,7 @@ def test_a_run_is_adapted_by_one_command(attent, tmp_path: Path) -> None:
     config = json.loads((tmp_path / "new" / "config.json").read_text())
     assert config["training"]["freeze"] == ["embeddings", "encoder"]
     preset = attent("train", *files, "--preset", "tiny")
-    assert preset[::2] == (2, ["attent: --init-from takes the sizes of its run, so --preset has no say"])
+    assert preset[::2] == (2, ["attent: --init-from keeps the sizes of its run: omit --preset"])
 
 
 @pytest.fixture

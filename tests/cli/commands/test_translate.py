@@ -42,8 +42,8 @@ def test_standard_input_is_what_a_filter_reads(attent, run_folder: Path, monkeyp
 
 def test_no_line_no_answer(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     typing(monkeypatch, b"")
-    assert attent("translate", run_folder) == (0, [], ["standard input is empty: nothing is translated"])
-    assert attent("translate", run_folder, "") == (0, [], ["the text is empty: nothing is translated"])
+    assert attent("translate", run_folder) == (0, [], ["standard input is empty: nothing to translate"])
+    assert attent("translate", run_folder, "") == (0, [], ["the text is empty: nothing to translate"])
 
 
 def test_what_the_model_cannot_know_is_reported(attent, run_folder: Path) -> None:
@@ -180,9 +180,9 @@ def test_options_that_cannot_be_followed(refused, run_folder: Path, options: lis
     ("options", "says"),
     [
         (["--engine", "onnx"], "contains no export; create one with attent export "),
-        (["--engine", "onnx", "--alignments"], "look at attention, which the engine onnx does not show"),
-        (["--engine", "ctranslate2", "--replace-unknown"], "attention, which the engine ctranslate2 does not show"),
-        (["--exported", "there"], "--exported is for another engine than attent's own: give --engine"),
+        (["--engine", "onnx", "--alignments"], "need attention, not shown by onnx"),
+        (["--engine", "ctranslate2", "--replace-unknown"], "attention, not shown by ctranslate2"),
+        (["--exported", "there"], "--exported is for other engines: give --engine"),
         (["--engine", "marian"], "'attent', 'ctranslate2', 'onnx'"),
     ],
 )

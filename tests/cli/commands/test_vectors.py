@@ -16,9 +16,7 @@ def test_a_runs_embeddings_are_written(attent, run_folder: Path, tmp_path: Path,
     run = read_run(run_folder)
     characters = [character for character in run.source_tokenizer.entries if character.strip()]
     assert (done.code, done.out) == (0, [f"{len(characters)} words of 8 numbers: {out}"])
-    assert done.err[0].startswith(
-        f"{run.source_tokenizer.size - 4 - len(characters)} ids have no vector there: spaces, "
-    )
+    assert done.err[0].startswith(f"{run.source_tokenizer.size - 4 - len(characters)} ids are left out: spaces, ")
     result, embedding = read(out), run.model.embeddings["source"]
     assert result.words == characters
     for character in characters[:5]:

@@ -51,14 +51,14 @@ def test_a_run_and_a_text(attent, run_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["a", "b", "c"], "put the text in quotes"),
+        (["a", "b", "c"], ": quote the text"),
         (["a b", "--layer", 0], "--layer needs a run"),
-        (["The", "cat"], "there is no run folder The; a text of several words goes in quotes"),
+        (["The", "cat"], "there is no run folder The: quote a text of several words"),
         (["a b", "--heads", 3], "heads must divide the width, 4, got 3"),
         (["a b", "--normalizer", "sotfmax"], "did you mean 'softmax'"),
         (
             ["a b", "--normalizer", "topk"],
-            "--normalizer topk needs values that a command cannot give; it takes entmax15, hard, ",
+            "--normalizer topk needs values that a command cannot give: use entmax15, hard, ",
         ),
         (["a b", "--normalizer", "top_k"], "in Python: attent.walk(TEXT, normalizer=TopK(k))"),
         (["a b", "--mask", "padding"], "mask padding needs numbers: padding:5"),
@@ -71,7 +71,7 @@ def test_a_run_and_a_text(attent, run_folder: Path) -> None:
         (["RUN", "a", "--cross", "b"], "--cross is for a text without a run"),
         (["a b", "--layer", "whole:0"], "--layer needs a run"),
         (["a b", "--layer", "half"], "--layer must be a number from 0, whole, or whole:0, got 'half'"),
-        (["RUN"], "is a run folder, of which a walk needs a text too"),
+        (["RUN"], "is a run folder, which needs a text"),
         (["RUN", "a", "--score", "dot"], "--score is for a text without a run"),
         (["RUN", "a", "--no-scale"], "--no-scale is for a text without a run"),
         (["RUN", "3 mars 2026", "--layer", 9], "layer must be from 0 to 1, got 9"),
@@ -86,6 +86,6 @@ def test_what_cannot_be_walked_through(refused, run_folder: Path, arguments: lis
 def test_the_page_of_a_walk(attent, tmp_path: Path) -> None:
     done = attent("walk", "good dog", "--out", tmp_path / "walk.html")
     assert done.out == str(walk("good dog")).splitlines()
-    assert done.err == [f"written into {tmp_path / 'walk.html'}"]
+    assert done.err == [f"written to {tmp_path / 'walk.html'}"]
     assert (tmp_path / "walk.html").read_text(encoding="utf-8") == walk_page(walk("good dog")).html
     assert attent("walk", "good dog", "--out", "walk.txt").err == ["attent: --out must end in .html, got 'walk.txt'"]

@@ -1,11 +1,11 @@
-"""The commands of `attent`, one module each, found by reading this folder and imported when needed.
+"""The subcommands of `attent`, one module each, found by listing this folder and imported when needed.
 
-A module holds a function or a `typer.Typer` called as the module is, with "_" behind a name that Python reserves. It
-may also have `Command`, the class of the command.
+A module holds a function or a `typer.Typer` with the name of the module; a name that Python reserves ends in "_". It
+may also define `Command`, the class of the command.
 
-A parameter of a command is an option if its annotation has a `Help`, an option for each field that has one if it is a
-dataclass, or the options of an `Offer`. If a dataclass has a prefix in `variables`, its options may also be set by
-environment variables.
+A parameter with a `Help` in its annotation becomes an option. A dataclass gives an option for each field that has a
+`Help`, and an `Offer` gives the options that it lists. If a dataclass has a prefix in `variables`, environment
+variables can set its options too.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from typer.main import get_group
 from attent.cli.options import Given, Offer
 from attent.setting import Flag, Help
 
-# The order of the help, in which a person needs them; other commands follow by name.
+# The order of commands in the help; any others follow by name.
 MODELS = ("demo", "train", "average", "import", "quantize")
 USES = ("translate", "fill", "generate", "classify", "score", "align", "evaluate", "ablate", "export", "vectors")
 VIEWS = ("show", "explore", "serve", "describe", "walk", "data", "bench", "compare", "doctor")
 ORDER = (*MODELS, *USES, *VIEWS)
-# Makes what a command receives of the values of its options.
+# Builds a command's argument from the values of its options.
 Collect = Callable[[dict[str, Any]], Any]
 
 
 class CommandFolder(Mapping[str, Any]):
-    """The commands by name, each imported when it is looked up."""
+    """A mapping of names to commands, each imported when it is looked up."""
 
     def __init__(self) -> None:
         self._modules = {module.name.removesuffix("_"): module.name for module in iter_modules(__path__)}
@@ -73,7 +73,7 @@ class CommandFolder(Mapping[str, Any]):
 
 
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command whose parameters of settings are an option for each field, as typer reads it."""
+    """Return the command as typer reads it, with its settings objects expanded into one option per field."""
     signature = inspect.signature(command, eval_str=True)
     parameters: list[inspect.Parameter] = []
     collectors: dict[str, Collect] = {}
@@ -88,7 +88,7 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
             default = MISSING if parameter.default is inspect.Parameter.empty else parameter.default
             options = [_option(_Setting(parameter.name, kind, default, facts), parameter.name, default)]
         else:
-            # written for typer
+            # already an argument or option of typer
             options = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
         parameters += options
 
@@ -104,7 +104,7 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Setting(NamedTuple):
-    """A field of a settings class: its name, the type of its option, its default, and the facts of its annotation."""
+    """A field of a settings class: its name, the type of its option, its default, and its annotation's metadata."""
 
     name: str
     kind: Any
@@ -112,19 +112,19 @@ class _Setting(NamedTuple):
     facts: Sequence[Any]
 
     def first(self, *names: str) -> Any:
-        """Return the first fact's attribute of one of these names; None if there is none."""
+        """Return the first nonempty value of these attributes in the metadata; None if there is none."""
         values = (getattr(fact, name, None) for fact in self.facts for name in names)
         return next((value for value in values if value not in (None, "")), None)
 
 
 def _option(setting: _Setting, name: str, default: Any, variable: str | None = None) -> inspect.Parameter:
-    """Return the parameter that typer makes an option of.
+    """Return the parameter that typer turns into an option.
 
     Args:
         setting: the setting.
-        name: of the option.
-        default: of the option; MISSING if it is required.
-        variable: the environment variable that the option may be set by.
+        name: name of the option.
+        default: default of the option; MISSING if it is required.
+        variable: environment variable that can set the option.
     """
     kind = setting.kind | None if default is None else setting.kind
     option = typer.Option(
@@ -144,7 +144,7 @@ def _option(setting: _Setting, name: str, default: Any, variable: str | None = N
 
 
 def _dataclass_options(kind: type[Any]) -> tuple[list[inspect.Parameter], Collect]:
-    """Return the options of a dataclass, and the function that makes the object of their values."""
+    """Return the options of a dataclass, and a function that builds the object from their values."""
     settings = [setting for setting in _settings(kind) if setting.first("text")]
     lists = {setting.name for setting in settings if setting.default == ()}
     prefix = getattr(kind, "variables", None)
@@ -165,7 +165,7 @@ def _dataclass_options(kind: type[Any]) -> tuple[list[inspect.Parameter], Collec
 
 
 def _offered_options(offer: Offer) -> tuple[list[inspect.Parameter], Collect]:
-    """Return the options of an offer, and the function that makes a `Given` of their values."""
+    """Return the options of an offer, and a function that builds a `Given` from their values."""
     kind = getattr(import_module(offer.module), offer.name)
     offered = {*offer.settings, *offer.options}
     flags: dict[str, str] = {}
@@ -194,7 +194,7 @@ def _offered_options(offer: Offer) -> tuple[list[inspect.Parameter], Collect]:
 
 
 def _settings(kind: type[Any]) -> Iterator[_Setting]:
-    """Yield the fields of a dataclass or of a pydantic model."""
+    """Yield the fields of a dataclass or a pydantic model."""
     hints = typing.get_type_hints(kind, include_extras=True)
     for name, entry in getattr(kind, "model_fields", {}).items():
         plain, facts = _plain(hints[name])
@@ -206,15 +206,15 @@ def _settings(kind: type[Any]) -> Iterator[_Setting]:
 
 
 def sentence(text: str) -> str:
-    """Return a description as a sentence."""
+    """Return a description with a capital first letter and a period."""
     return text and f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def _plain(annotation: Any) -> tuple[Any, list[Any]]:
-    """Return the type of an option for the type of a setting, and the facts that the annotation adds.
+    """Return the type of a setting's option, and the metadata of its annotation.
 
-    Of a union that is the last type but None; a tuple of any length is a list, and what the command line has no type
-    for is text.
+    A union becomes its last type other than None, a tuple of any length a list, and a type that the command line does
+    not support `str`.
     """
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:

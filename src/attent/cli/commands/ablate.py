@@ -1,4 +1,4 @@
-"""attent ablate: heads ranked by what a run loses without them."""
+"""attent ablate: the heads of a run, ranked by how much worse it is without each."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from attent.alignment.ablation import Ablation, HeadCost, HeadJudge
 
-# Heads that --validate judges on other examples.
+# The number of heads that --validate checks on other examples.
 VALIDATED = 5
 
 
 class HeadChanges(StrEnum):
-    """Changes of a head."""
+    """Replacements of a head's weights."""
 
     zero = "zero"
     uniform = "uniform"
@@ -34,31 +34,27 @@ class HeadChanges(StrEnum):
 
 def ablate(
     run: RunFolder,
-    file: Annotated[str, typer.Argument(help="Lines to translate, lines of text, or labelled examples; also .gz.")],
+    file: Annotated[str, typer.Argument(help="Lines to translate, lines of text, or labeled examples; also .gz.")],
     search: Beam,
     loading: Loading,
     target: Annotated[str | None, Help("References of the lines to translate.")] = None,
     metric: Annotated[
-        str | None,
-        Help("Metric that heads are ranked by; the first of the run's unless given.", "loss|bleu|accuracy|perplexity"),
+        str | None, Help("Metric to rank heads by; the run's first unless given.", "loss|bleu|accuracy|perplexity")
     ] = None,
     change: Annotated[HeadChanges, Help("Replacement of a head's weights, as in attent.intervene.")] = HeadChanges.zero,
-    limit: Annotated[int | None, Bound(1), Help("Maximum number of examples; all unless given.")] = None,
-    out: Annotated[Path | None, Help("Save each head's result in this file; the same command resumes from it.")] = None,
-    validate: Annotated[
-        str | None, Help("Other examples, on which the five costliest heads are checked.", "FILE2")
-    ] = None,
+    limit: Annotated[int | None, Bound(1), Help("Maximum number of examples; no limit unless given.")] = None,
+    out: Annotated[Path | None, Help("File for each head's result, from which the same command resumes.")] = None,
+    validate: Annotated[str | None, Help("Other examples to check the five costliest heads on.", "FILE2")] = None,
     validate_target: Annotated[str | None, Help("References of --validate.", "TARGET2")] = None,
     as_json: Json = False,
 ) -> None:
     """Rank the heads of a run by how much worse it is without each of them.
 
-    One head at a time is set to zero (or as --change says), and the run is evaluated: a translator by the loss of
-    references, or, with --metric bleu, by its own translations; a classifier by accuracy, a language model by
-    perplexity, and a run that fills blanks by the share of words that it guesses. A cost above 0 means that the run is
-    worse without the head; intervals are from a paired bootstrap over the examples. The mean entropy of the head's
-    weights and their mean distance are printed, too. That a head is cheap does not mean that several cheap heads are
-    cheap together.
+    One head at a time is set to zero (or changed as --change says), and the run is evaluated: a translator by the loss
+    of references or, with --metric bleu, by its own translations; a classifier by accuracy; a language model by
+    perplexity; a run that fills blanks by the share of correct words. A cost above 0 means that the run is worse
+    without the head. Intervals come from a paired bootstrap over the examples. The mean entropy and the mean distance
+    of each head's weights are printed too. Several heads that cost little by themselves may cost much together.
     """
     settings = search.settings()
     from attent.tasks.task import options_of
@@ -67,7 +63,7 @@ def ablate(
     task, files = stored.task, [name for name in (file, target, validate, validate_target) if name is not None]
     has_references = "target" in options_of(task.judge)
     refuse(
-        ("-" in files, "heads are judged on files, which are read more than once: not on standard input"),
+        ("-" in files, "heads are evaluated on files, which are read more than once: standard input cannot be used"),
         (has_references and target is None, "lines to translate need their references: --target FILE"),
         (
             has_references and (validate is None) != (validate_target is None),
@@ -92,7 +88,7 @@ def ablate(
         return task.judge(stored, examples, metric, say, limit=limit, **options)
 
     judge = judge_of(file, target)
-    # read first, so that a fault in it is found before heads are judged
+    # read first, so that an error in it is found before heads are evaluated
     validation_judge = None if validate is None else judge_of(validate, validate_target)
     digests = [digest(Path(name)) if Path(name).is_file() else name for name in (file, target) if name is not None]
     facts = {
@@ -104,13 +100,13 @@ def ablate(
         "change": change.value,
     }
     if (kind := packed_linear.kind_of(judge.model)) is not WeightType.FLOAT32:
-        # layers are judged in float32, but not embeddings and logits
+        # layers are evaluated in float32, but embeddings and logits are not
         facts["dtype"] = kind.name.lower()
     if metric == "bleu":
         facts["beam"] = settings.beam
     ablation, costs = judge_heads(judge, change.value, say, out, facts)
     values = _values(ablation, ranked(costs))
-    lines = [f"{_title(ablation)}; what a head costs that is made {change.value}:", *cost_lines(judge.metric, costs)]
+    lines = [f"{_title(ablation)}; cost of setting a head to {change.value}:", *cost_lines(judge.metric, costs)]
     if validation_judge is not None:
         validation, summaries = Ablation(validation_judge, change.value), head_summaries(validation_judge)
         repeated = [
@@ -118,7 +114,11 @@ def ablate(
             for cost in ranked(costs)[:VALIDATED]
         ]
         values["validation"] = _values(validation, repeated)
-        lines += ["", f"the costliest on other examples, {_title(validation)}:", *ranking_lines(judge.metric, repeated)]
+        lines += [
+            "",
+            f"costliest heads on other examples, {_title(validation)}:",
+            *ranking_lines(judge.metric, repeated),
+        ]
     write(json.dumps(values, indent=2) if as_json else "\n".join(lines))
 
 

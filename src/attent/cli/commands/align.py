@@ -1,4 +1,4 @@
-"""attent align: word alignments, read from a run's attention while it is given both texts."""
+"""attent align: word alignments, read from a run's attention to given pairs."""
 
 from __future__ import annotations
 
@@ -22,36 +22,27 @@ if TYPE_CHECKING:
     from attent.tasks.translation.pair_linker import PairLinker
 
 SYMMETRIZATION = "grow-diag"
-# Seconds between two lines about the progress.
+# Seconds between progress messages.
 INTERVAL = 10.0
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Attention to extract links from."""
+    """Options for the attention to extract links from."""
 
     layer: Annotated[int | None, Bound(0), Help("Layer of cross-attention, from 0; the last unless given.")] = None
     head: Annotated[str | None, Help("Head, from 0; or mean for the mean of all heads.")] = None
-    about: Annotated[
-        str | None, Help("Token that a row of weights belongs to: produced or read; produced unless given.")
-    ] = None
-    choose: Annotated[
-        bool, Flag("--best-head"), Help("Choose layer, head and --about, by --gold or by the pairs alone.")
-    ] = False
+    about: Annotated[str | None, Help("Token that a row of weights is about: produced (the default) or read.")] = None
+    choose: Annotated[bool, Flag("--best-head"), Help("Choose layer, head and --about by --gold or the pairs.")] = False
     best: Annotated[bool, Help("Choose them in the same way, and save the choice with the run.")] = False
 
     @property
     def chooses(self) -> bool:
-        """Return true if the command is to choose the attention."""
+        """Return True if the command chooses the attention."""
         return self.choose or self.best
 
     def selector(self) -> AttentionSelector | None:
-        """Return the attention that the options name; None if they name none.
-
-        Raises:
-            ArgumentError: the head is neither a number nor the mean.
-            UnknownNameError: `about` is unknown.
-        """
+        """Return the attention that the options name; None if they name none."""
         from attent.alignment.forced_decoding import ABOUT, AttentionSelector
 
         if all(value is None for value in (self.layer, self.head, self.about)):
@@ -64,23 +55,17 @@ class Selection:
 
 @dataclass(frozen=True)
 class Links:
-    """Links to extract from the weights, and gold links to compare them with."""
+    """Options for the links to extract, and for the gold links to compare them with."""
 
-    threshold: Annotated[float | None, Bound(0, 1), Help("Link all words above this weight, not only the largest.")] = (
-        None
-    )
+    threshold: Annotated[float | None, Bound(0, 1), Help("Link all words above this weight, not only one.")] = None
     tokens: Annotated[bool, Help("Link the run's tokens instead of words.")] = False
-    reverse: Annotated[Path | None, Help("Run for the opposite direction, whose links are combined with these.")] = None
+    reverse: Annotated[Path | None, Help("Run for the opposite direction, to combine its links with these.")] = None
     symmetrization: Annotated[
         str | None,
-        Help(
-            "How links are combined: intersection, union, grow-diag (the default), grow-diag-final or "
-            "grow-diag-final-and.",
-            "WAY",
-        ),
+        Help("intersection, union, grow-diag (the default), grow-diag-final or grow-diag-final-and.", "METHOD"),
     ] = None
-    gold: Annotated[str | None, Help("Evaluate against the links of this file, or, for a run on dates, dates.")] = None
-    one_based: Annotated[bool, Help("Words in the file of --gold are counted from 1.")] = False
+    gold: Annotated[str | None, Help("File of links to evaluate against; or dates, for a run on dates.")] = None
+    one_based: Annotated[bool, Help("Count the words in the --gold file from 1.")] = False
 
 
 def align(
@@ -94,20 +79,20 @@ def align(
     source: Annotated[str | None, Help("Sources, one per line, also .gz; with --target.")] = None,
     target: Annotated[str | None, Help("Targets of --source, line by line.")] = None,
 ) -> None:
-    """Align given translations: for each pair a line of links, such as 0-0 1-2, source-target, counted from 0.
+    """Align given translations, printing a line of links for each pair: 0-0 1-2, source-target, counted from 0.
 
-    The run reads each target, and each of its words is linked to the source word that it attends to most. Words are
-    separated by spaces; weights of a word's pieces are summed on the source side and averaged on the target side. The
-    weights of a step may belong to the token produced or to the token read: see --about.
+    The run reads each target, and each target word is linked to the source word that it attends to most. Words are
+    separated by spaces; the weights of a word's pieces are summed on the source side and averaged on the target side.
 
     With --gold, alignment error rate, precision and recall are printed instead of links. A gold file has a line per
     pair, with 0-0 for sure links and 0?2 or 0p2 for possible ones. --gold dates evaluates a run on dates on its
-    held-out sets, whose links are known character by character. --best-head chooses on a random half of the pairs (of
-    dates, on the validation set) and evaluates its choice on the others. Without --gold it chooses on the first 200
-    pairs: the head whose links name the source words that translations depend on most; with --reverse, on 1,000 pairs:
-    in each run the head whose links agree best with the other run's. --best chooses in the same way, for a run on dates
-    without a file too, and saves the choice with each run: its alignments and the tags of markup use it from then on,
-    unless --layer, --head or --about is given.
+    held-out sets, whose links are known for each character.
+
+    --best-head chooses on a random half of the pairs (for dates, on the validation set) and evaluates its choice on the
+    others. Without --gold, it uses the first 200 pairs and chooses the head whose links name the source words that
+    translations depend on most. With --reverse, it uses 1,000 pairs and chooses, in each run, the head whose links
+    agree best with the other run's. --best needs no file for a run on dates. Alignments and the tags of markup then use
+    the saved choice, unless --layer, --head or --about is given.
     """
     from attent.alignment.symmetrization import symmetrize
 
@@ -115,13 +100,10 @@ def align(
     gold = _known_links(run) if selection.best and links.gold is None and not has_pairs else links.gold
     inputs = [pairs or "-"] if source is None or target is None else [source, target]
     refuse(
-        (gold == "-" and "-" in inputs, "standard input holds the pairs or their links, not both"),
-        ((source is None) != (target is None), "sources and translations go together: --source FILE --target FILE"),
-        (
-            pairs is not None and source is not None,
-            "pairs come from one file, or from --source and --target, not from both",
-        ),
-        (source == target == "-", "standard input holds the sources or the targets, not both"),
+        (gold == "-" and "-" in inputs, "standard input can contain the pairs or their links, not both"),
+        ((source is None) != (target is None), "--source FILE and --target FILE go together"),
+        (pairs is not None and source is not None, "give one file of pairs, or --source and --target, not both"),
+        (source == target == "-", "standard input can contain the sources or the targets, not both"),
     )
     _check(selection, links, gold, has_pairs=has_pairs)
     method = links.symmetrization or SYMMETRIZATION
@@ -150,8 +132,7 @@ def _known_links(run: Path) -> str:
     name = generated_name(read_config(run).corpus)
     if name is None:
         raise ArgumentError(
-            "--best chooses by known links, which the corpus of this run does not have: give --gold FILE, or a file of "
-            "pairs"
+            "--best needs known links, which this run's corpus does not have: give --gold FILE or a file of pairs"
         )
     return name
 
@@ -164,27 +145,21 @@ def _check(selection: Selection, links: Links, gold: str | None, *, has_pairs: b
     is_named = any(value is not None for value in (selection.layer, selection.head, selection.about))
     has_reverse = links.reverse is not None
     refuse(
-        (selection.chooses and is_named, f"{option} chooses layer, head and what rows are about: give none of them"),
-        (
-            selection.chooses and gold is not None and has_reverse,
-            f"{option} chooses by --gold or by --reverse, not by both",
-        ),
+        (selection.chooses and is_named, f"{option} chooses the layer and the head: omit --layer, --head and --about"),
+        (selection.chooses and gold is not None and has_reverse, f"{option} takes --gold or --reverse, not both"),
         (
             selection.chooses and gold is None and links.threshold is not None,
-            f"{option} without --gold chooses by the largest weights: give no --threshold",
+            f"{option} without --gold chooses by the largest weights: omit --threshold",
         ),
         (
             links.symmetrization is not None and not has_reverse,
-            "--symmetrization joins the links of two runs: --reverse names the other one",
+            "--symmetrization combines the links of two runs: name the other with --reverse",
         ),
-        (links.tokens and has_reverse, "--tokens are each run's own, and --reverse joins links between words"),
-        (
-            links.one_based and (gold is None or is_generated),
-            "--one-based says how a file of links is written: give it by --gold",
-        ),
+        (links.tokens and has_reverse, "--tokens cannot be used with --reverse, which combines links between words"),
+        (links.one_based and (gold is None or is_generated), "--one-based needs a file of links: --gold FILE"),
         (
             is_generated and (has_pairs or has_reverse or links.tokens),
-            f"--gold {gold} judges the held-out {gold} by character: it takes neither pairs, --reverse nor --tokens",
+            f"--gold {gold} evaluates the held-out {gold} by character: omit pairs, --reverse and --tokens",
         ),
     )
 
@@ -192,7 +167,7 @@ def _check(selection: Selection, links: Links, gold: str | None, *, has_pairs: b
 def _judge(
     run: Path, linker: PairLinker, inputs: Sequence[str], selection: Selection, links: Links, gold: str | None
 ) -> bool:
-    """Print what was chosen or judged, and save a choice; return whether every pair was read."""
+    """Print the choice or the evaluation, and save a choice; return whether every pair was read."""
     from attent.tasks.dates.generated import GENERATED
     from attent.tasks.translation import pair_linker
 
@@ -207,7 +182,7 @@ def _judge(
     for folder, selector in zip((run, links.reverse), report.selectors, strict=False):
         if selection.best and folder is not None:
             pair_linker.keep_choice(folder, selector)
-            say(f"{folder} aligns by {selector} from now on")
+            say(f"{folder} now aligns by {selector}")
     return report.is_complete
 
 
@@ -224,7 +199,5 @@ def _write_links(linker: PairLinker, inputs: Sequence[str]) -> bool:
             say(f"{number:,} pairs aligned, {number / (now - begin):,.0f} a second")
             reported = now
     if not number:
-        say(
-            f"{' and '.join(map(display_name, inputs))} {'is' if len(inputs) == 1 else 'are'} empty: nothing is aligned"
-        )
+        say(f"{' and '.join(map(display_name, inputs))} {'is' if len(inputs) == 1 else 'are'} empty: nothing to align")
     return is_complete

@@ -1,4 +1,4 @@
-"""attent classify: classes of pictures, of sequences of vectors or of texts."""
+"""attent classify: the classes of pictures, sequences of vectors, or texts."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def classify(
         str,
         typer.Argument(
             metavar="[FILE|TEXT|-]",
-            help="A picture, a folder of them, an .npz, digits; or a text, a file of lines; - for lines, or for names "
-            "of pictures.",
+            help="A picture, a folder of pictures, an .npz, or digits; a text or a file of lines; - for lines or names "
+            "of pictures on standard input.",
         ),
     ] = "-",
     top_k: Annotated[int, Bound(1), Help("Number of most probable classes to print.")] = 1,
-    attention: Annotated[Path | None, Help("Draw the attention into this file: PNG, SVG, or HTML for a page.")] = None,
-    row: Annotated[int | None, Bound(0), Help("Classify this example alone, from 0.")] = None,
+    attention: Annotated[Path | None, Help("Draw the attention into this file: PNG, SVG, or HTML.")] = None,
+    row: Annotated[int | None, Bound(0), Help("Classify only this example, counted from 0.")] = None,
     invert: Annotated[bool, Help("Invert the brightness of pictures, for dark ink on light paper.")] = False,
     as_json: JsonLines = False,
 ) -> None:
-    """Classify examples: for each, a line with its label, a tab and its probability; then less probable classes.
+    """Classify examples, printing a line for each: label, tab, probability, then any less probable classes.
 
-    Empty lines stay empty, and so do lines longer than the model can read, which are reported on standard error.
+    Empty lines stay empty. Lines that are too long for the model are reported on standard error and left empty.
     """
     from attent.tasks.classification.classifier import load
     from attent.tasks.classification.unlabelled import read_examples
@@ -47,14 +47,14 @@ def classify(
     names, data = read_examples(classifier, source, say, invert=invert)
     if row is not None:
         if row >= len(names):
-            raise ArgumentError(f"--row must be below the {len(names)} examples that there are, got {row}")
+            raise ArgumentError(f"--row must be below the number of examples, {len(names)}, got {row}")
         names, data = [names[row]], (data[row],) if isinstance(data, tuple) else data.select([row])
     if attention is not None and len(names) != 1:
-        raise ArgumentError(f"--attention draws one example, got {len(names):,}: --row says which")
+        raise ArgumentError(f"--attention draws one example, got {len(names):,}: choose one with --row")
     predictions = _classify(classifier, data, top_k, first=row or 0)
     if attention is not None:
         if predictions[0] is None:
-            raise DataError("--attention draws an example, and the line is empty or too long")
+            raise DataError("--attention cannot draw this line: it is empty or too long")
         _draw(classifier, names[0], data, predictions[0], attention)
         say(f"drawn into {attention}")
     for name, prediction in zip(names, predictions, strict=True):
@@ -69,10 +69,7 @@ def classify(
 
 
 def _classify(classifier: Classifier, data: Data, top_k: int, first: int) -> Sequence[Prediction | None]:
-    """Return the prediction of each example.
-
-    None of an empty line, and of a line that is too long, which is reported.
-    """
+    """Return the prediction for each example; None for an empty line, or for one too long, which is reported."""
     if not isinstance(data, tuple):
         return classifier.classify(data, best=top_k)
     too_long = {*classifier.too_long(classifier.examples(data)).tolist()}

@@ -1,4 +1,4 @@
-"""attent compare: models beside each other, trained on the same data, budget and seeds, or already."""
+"""attent compare: models trained on the same data with the same budget and seeds, or existing runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.options import (
-    AUTO,
-    BeamSearch,
-    Device,
-    TargetLanguage,
-    TrustCode,
-    device_of,
-    known_language,
-)
+from attent.cli.options import AUTO, BeamSearch, Device, TargetLanguage, TrustCode, device_of, known_language
 from attent.cli.output import say
 from attent.errors import ArgumentError, refuse
 from attent.setting import Bound, Help
@@ -35,21 +27,17 @@ Out = Annotated[Path | None, Help(f"Comparison folder; {RUNS}NAME unless given."
 
 @dataclass(frozen=True)
 class TrainingLimits:
-    """The trainings of a comparison."""
+    """Options for the trainings of a comparison."""
 
-    minutes: Annotated[
-        float | None, Bound(0), Help("Maximum minutes of a training; the comparison's own unless given.")
-    ] = None
-    updates: Annotated[int | None, Bound(1), Help("Updates of a training; the comparison's own unless given.")] = None
-    seeds: Annotated[int | None, Bound(1), Help("Trainings of each model, with the seeds 1, 2 and so on.")] = None
-    models: Annotated[str | None, Help("Only these models.", "NAME,NAME…")] = None
+    minutes: Annotated[float | None, Bound(0), Help("Maximum minutes per training; the comparison's unless given.")] = (
+        None
+    )
+    updates: Annotated[int | None, Bound(1), Help("Updates per training; the comparison's unless given.")] = None
+    seeds: Annotated[int | None, Bound(1), Help("Number of seeds per model: 1, 2 and so on.")] = None
+    models: Annotated[str | None, Help("Compare only these models.", "NAME,NAME…")] = None
 
     def options(self) -> dict[str, Any]:
-        """Return the options of `attent.comparison.trainings.Options`.
-
-        Raises:
-            ArgumentError: there is no time, or no model.
-        """
+        """Return the keyword arguments for `attent.comparison.trainings.Options`."""
         if self.minutes == 0:
             raise ArgumentError("--minutes must be > 0, got 0")
         return vars(self) | {"models": _names(self.models)}
@@ -57,7 +45,7 @@ class TrainingLimits:
 
 @dataclass(frozen=True)
 class OwnPairs:
-    """Pairs to train on instead of dates."""
+    """Options for pairs to train on instead of dates."""
 
     train: Annotated[Path | None, Help("Training pairs instead of dates: a .tsv or .jsonl, also .gz.")] = None
     valid: Annotated[Path | None, Help("Validation pairs; split off the training pairs unless given.")] = None
@@ -65,13 +53,13 @@ class OwnPairs:
 
 @compare.callback()
 def comparisons() -> None:
-    """Train models on the same data with the same budget and seeds, evaluate them on the same sentences, and plot it.
+    """Train models on the same data with the same budget and seeds, evaluate them, and plot the results.
 
     `runs` compares existing runs.
 
-    Each training is a run folder inside the comparison's folder. An interrupted comparison continues when it is called
-    again, and does not repeat finished trainings. The table is printed, and saved in the folder with the plots and a
-    JSON file of all points. Intervals are 95 %, by resampling the test sentences.
+    Each training gets a run folder inside the comparison's folder. Run an interrupted comparison again to continue it;
+    finished trainings are not repeated. The table is printed, and saved in the folder with the plots and a JSON file of
+    all points. Intervals are 95 %, from resampling the test sentences.
     """
 
 
@@ -80,12 +68,13 @@ def length(
     context: typer.Context,
     budget: TrainingLimits,
     out: Out = None,
-    data: Annotated[Path | None, Help("Folder of Multi30k; without it only dates are compared.")] = None,
+    data: Annotated[Path | None, Help("Multi30k folder; only dates are compared unless given.")] = None,
 ) -> None:
-    """Quality by source length: the RNN without attention, with Bahdanau's and with Luong's, and the Transformer.
+    """Quality by source length: RNNs without attention, with Bahdanau's or Luong's, and a Transformer.
 
-    Trains and tests on 1 to 3 joined dates, or on 1 to 5 joined captions, a sixth of which have more than sixty words.
-    Models: none, bahdanau, luong, transformer. At most 3 minutes per model on dates and 5 on captions, 2 seeds.
+    Trains and tests on 1 to 3 joined dates and, with --data, on 1 to 5 joined captions, a sixth of which have more than
+    sixty words. Models: none, bahdanau, luong, transformer. Defaults: at most 3 minutes per model on dates and 5 on
+    captions, 2 seeds.
     """
     from attent.comparison.length import compare
 
@@ -98,14 +87,12 @@ def scores(
     budget: TrainingLimits,
     pairs: OwnPairs,
     out: Out = None,
-    scores: Annotated[
-        str | None, Help("Only these scores, of which local-m and local-p are two, or module:Class.", "NAME,NAME…")
-    ] = None,
+    scores: Annotated[str | None, Help("Compare only these scores, by name or module:Class.", "NAME,NAME…")] = None,
 ) -> None:
     """Every score, in an RNN with Luong's attention and in a Transformer, on dates.
 
-    The RNN also uses local-m and local-p. With --train, uses pairs of your own, evaluated on their validation set.
-    Models: rnn, transformer. At most 3 minutes per training, 1 seed.
+    The RNN also compares local-m and local-p. With --train, the models are trained on your own pairs and evaluated on
+    their validation set. Models: rnn, transformer. Defaults: at most 3 minutes per training, 1 seed.
     """
     _compare_parts(context, out, pairs, budget, scores)
 
@@ -116,12 +103,15 @@ def normalizers(
     budget: TrainingLimits,
     pairs: OwnPairs,
     out: Out = None,
-    normalizers: Annotated[str | None, Help("Only these normalizers, or module:Class.", "NAME,NAME…")] = None,
+    normalizers: Annotated[
+        str | None, Help("Compare only these normalizers, by name or module:Class.", "NAME,NAME…")
+    ] = None,
 ) -> None:
     """Every normalizer, such as softmax, sparsemax, entmax15 and sigmoid, on dates.
 
-    Each in an RNN with Luong's attention and in a Transformer. With --train, uses pairs of your own, evaluated on their
-    validation set. Models: rnn, transformer. At most 3 minutes per training, 1 seed.
+    Each is used in an RNN with Luong's attention and in a Transformer. With --train, the models are trained on your own
+    pairs and evaluated on their validation set. Models: rnn, transformer. Defaults: at most 3 minutes per training, 1
+    seed.
     """
     _compare_parts(context, out, pairs, budget, normalizers)
 
@@ -168,7 +158,7 @@ def _compare_parts(
         (pairs.valid is not None and pairs.train is None, "--valid goes with --train"),
         (
             STANDARD_INPUT in files.values(),
-            "standard input can be read once, and a comparison reads the pairs for each training: put them into a file",
+            "a comparison reads its pairs for each training, so they cannot come from standard input: use a file",
         ),
     )
     experiment = partial(compare, slot=str(context.info_name))
@@ -189,17 +179,17 @@ def _folder(context: typer.Context, out: Path | None) -> Path:
 
 
 def _write(context: typer.Context, comparison: ModelComparison, folder: Path) -> None:
-    # the words that attent was called with
+    # the arguments that attent was called with
     comparison = replace(comparison, report=replace(comparison.report, command=shlex.join(["attent", *context.obj])))
     files = comparison.write(folder)
     print("\n".join(comparison.report.lines()).lstrip())
     say(f"written: {', '.join(map(str, files))}")
     if not any(path.suffix == ".png" for path in files):
-        say("no pictures: they need matplotlib, pip install 'attent[plot]'")
+        say("no pictures were drawn, since they need matplotlib: pip install 'attent[plot]'")
 
 
 def _names(text: str | None) -> list[str] | None:
     names = None if text is None else [name.strip() for name in text.split(",") if name.strip()]
     if names == []:
-        raise ArgumentError(f"names of what to compare are joined by commas, got {text!r}")
+        raise ArgumentError(f"names to compare must be separated by commas, got {text!r}")
     return names

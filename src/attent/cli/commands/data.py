@@ -13,17 +13,15 @@ from attent.setting import Bound, Flag, Help
 
 Folder = Annotated[Path, Help("Output folder.")]
 
-data = typer.Typer(help="Fetch or make a corpus to train on.", rich_markup_mode=None)
+data = typer.Typer(help="Download or generate a corpus to train on.", rich_markup_mode=None)
 
 
 @data.command()
 def multi30k(
     out: Folder,
-    source: Annotated[
-        Path | None, Flag("--from"), Help("Folder that has the files already, instead of downloading them.")
-    ] = None,
+    source: Annotated[Path | None, Flag("--from"), Help("Folder to copy the files from, without a download.")] = None,
 ) -> None:
-    """Multi30k: image captions in English, German, French and Czech, raw and tokenized, each file checked."""
+    """Multi30k: image captions in English, German, French and Czech, raw and tokenized, with verified checksums."""
     from attent.tasks.translation.multi30k import multi30k as fetch
 
     files = fetch(out, source, progress=lambda name: say(f"fetching {name}"))
@@ -33,12 +31,12 @@ def multi30k(
 @data.command()
 def date_languages(
     out: Folder,
-    locales: Annotated[str, Help("demo, full, or Babel's names of locales separated by commas.")] = "full",
+    locales: Annotated[str, Help("demo, full, or Babel locale names separated by commas.")] = "full",
     texts: Annotated[int, Bound(1), Help("Number of training texts.")] = 100_000,
     held_out: Annotated[int, Bound(1), Help("Number of test texts.")] = 5_000,
     seed: Annotated[int, Bound(0), Help("Seed of the corpus.")] = 0,
 ) -> None:
-    """Dates in the formats of Unicode CLDR, labelled with their language: train.tsv, valid.tsv and test.tsv."""
+    """Dates in the formats of Unicode CLDR, labeled with their language: train.tsv, valid.tsv and test.tsv."""
     from pydantic import ValidationError
 
     from attent.tasks.dates.corpus import DatesSettings
@@ -57,26 +55,22 @@ def date_languages(
     languages = len({label for _, label in corpus.train})
     print(
         f"{len(corpus.train):,} texts in {languages} languages to train on, "
-        f"{len(corpus.validation):,} to validate on and {len(corpus.test):,} to judge by, in {out}"
+        f"{len(corpus.validation):,} to validate on and {len(corpus.test):,} to test on, in {out}"
     )
 
 
 @data.command()
 def stories(
     out: Folder,
-    kinds: Annotated[
-        str, Help("Kinds of questions, separated by commas: one, two, three, yes-no, count, list.")
-    ] = "all",
+    kinds: Annotated[str, Help("Question kinds, joined by commas: one, two, three, yes-no, count, list.")] = "all",
     stories: Annotated[int, Bound(1), Help("Number of training stories.")] = 20_000,
     held_out: Annotated[int, Bound(1), Help("Number of validation stories, and of test stories.")] = 1_000,
     seed: Annotated[int, Bound(0), Help("Seed of the corpus.")] = 0,
-    with_support: Annotated[
-        bool, Help("Write the supporting sentences before each answer of a .tsv, to be learned with it.")
-    ] = False,
+    with_support: Annotated[bool, Help("Write supporting sentences before each answer in the .tsv files.")] = False,
 ) -> None:
     """Short stories, each with a question and its supporting sentences.
 
-    Writes train, valid and test, each as .tsv and .jsonl.
+    Writes train, valid and test files, each as .tsv and .jsonl.
     """
     from attent.tasks.stories import KINDS, StoriesSettings
     from attent.tasks.stories import stories as make
@@ -91,5 +85,5 @@ def stories(
     corpus.write(out, with_support=with_support)
     print(
         f"{len(corpus.train):,} stories to train on, {len(corpus.validation):,} to validate on "
-        f"and {len(corpus.test):,} to judge by, in {out}"
+        f"and {len(corpus.test):,} to test on, in {out}"
     )

@@ -1,4 +1,4 @@
-"""attent demo: train on dates, judge, translate, draw."""
+"""attent demo: train on dates, evaluate, translate and draw."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 OUT = Path("runs") / "dates-demo"
 PICTURES = "pictures"
-# Written as Unicode CLDR writes them, with the narrow space that Russian has before its "г."
+# Spelled as in Unicode CLDR, with the narrow space before the Russian "г."
 DATES = (
     "fr | mardi 3 mars 2026",
     "en | Tuesday, March 3, 2026",
@@ -27,20 +27,18 @@ DATES = (
     "ko | 2026년 3월 3일 화요일",
     "30 settembre 1987",
 )
-# In scripts of matplotlib's own font.
+# Dates to draw, in scripts that matplotlib's default font covers.
 DRAWN = (DATES[0], DATES[4])
 
 
 def demo(
-    out: Annotated[Path | None, Help(f"Output folder; {OUT.as_posix()}, replacing an older one, unless given.")] = None,
+    out: Annotated[Path | None, Help(f"Output folder; {OUT.as_posix()}, which is replaced, unless given.")] = None,
     minutes: Annotated[float | None, Help("Training time in minutes; about two unless given.")] = None,
     seed: Annotated[int | None, Help("Seed of the weights and of the order of the pairs.")] = None,
-    date: Annotated[
-        list[str] | None, Help('A date to translate, such as "fr | mardi 3 mars 2026"; repeatable.')
-    ] = None,
+    date: Annotated[list[str] | None, Help('Date to translate, such as "fr | mardi 3 mars 2026"; repeatable.')] = None,
     device: Device = AUTO,
 ) -> None:
-    """Train a Transformer on dates in fourteen languages, evaluate it, translate dates, and show its attention."""
+    """Train a Transformer on dates in fourteen languages, evaluate it, translate dates and show its attention."""
     from attent.tasks import settings
     from attent.tasks.overrides import override
     from attent.tasks.recipe import follow
@@ -60,7 +58,7 @@ def demo(
     pairs = zip(texts, translator.translate(texts), strict=True)
     write("\n".join(f"{pad(text, column, left=True)}  →  {translation}" for text, translation in pairs))
     print(
-        "\nWhat it looks at while it writes each character:\n\n"
+        "\nIts attention while it writes each character:\n\n"
         f"{heat_map(panel_of(translator.map(DRAWN[0])), color=use_color())}\n"
     )
     _draw(translator, folder / PICTURES)
@@ -91,4 +89,4 @@ def _draw(translator: Translator, folder: Path) -> None:
     except AttentError as error:
         say(f"no pictures: {error}")
         return
-    print(f"Pictures of it: {', '.join(str(path) for path in sorted(folder.glob('*.png')))}\n")
+    print(f"Pictures of the attention: {', '.join(str(path) for path in sorted(folder.glob('*.png')))}\n")

@@ -1,4 +1,4 @@
-"""attent describe: the model of a run as a tree, or drawn as a diagram."""
+"""attent describe: the model of a run as a tree or a diagram."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def describe(
     out: Annotated[Path | None, Help("Also draw the architecture into this file.", "FILE.svg")] = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Draw a run's model as a tree of parts, with their equations, shapes and parameter counts."""
+    """Print a run's model as a tree of modules with equations, shapes and parameter counts."""
     from attent.runs.folder import read
     from attent.views.architecture import architecture, check_svg
     from attent.views.describe import describe as tree

@@ -10,7 +10,6 @@ from attent.cli.output import report_installation
 def doctor() -> None:
     """Show this installation: versions, extras, devices, the compiled extension, the processor's row, and folders.
 
-    The exit code is 0 unless something is broken: a required library that is missing or too old, or an extension that
-    does not load.
+    The exit code is 0 unless a required library is missing or too old, or the extension does not load.
     """
     raise typer.Exit(report_installation())

@@ -1,4 +1,4 @@
-"""attent evaluate: scores of a run on held-out data."""
+"""attent evaluate: score a run on held-out data."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from attent.setting import Help
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Data to evaluate a run on, its corpus' held-out sets unless given, and the comparison of texts."""
+    """Options for the data to evaluate a run on, and for the comparison of texts."""
 
     source: Annotated[Path | None, Help("Lines to translate, also .gz; the held-out sets unless given.")] = None
     target: Annotated[Path | None, Help("References of --source, line by line.")] = None
-    text: Annotated[Path | None, Help("Lines for a language model, whose tokens it predicts.")] = None
-    against: Annotated[Path | None, Help("Text to count words in for comparison; the training text unless given.")] = (
+    text: Annotated[Path | None, Help("Lines whose tokens a language model predicts.")] = None
+    against: Annotated[Path | None, Help("Text for word counts to compare with; the training text unless given.")] = (
         None
     )
-    images: Annotated[str | None, Help("Labelled pictures or vectors for a classifier.")] = None
-    labelled: Annotated[Path | None, Help("Labelled texts for a classifier, a .tsv.")] = None
+    images: Annotated[str | None, Help("Labeled pictures or vectors for a classifier.")] = None
+    labelled: Annotated[Path | None, Help("Labeled texts for a classifier, as .tsv.")] = None
     tokenize: Annotated[
-        str | None,
-        Help("Tokenizer of sacreBLEU; by the target language unless given, none if the text is tokenized already."),
+        str | None, Help("SacreBLEU's tokenizer, by the target language unless given; none for tokenized text.")
     ] = None
     target_language: TargetLanguage = None
     lowercase: Annotated[bool, Help("Lowercase text before computing BLEU and chrF2.")] = False
@@ -39,18 +38,14 @@ def evaluate(
     """Evaluate a run on the held-out sets of its corpus, or on a file and its references.
 
     A run trained on files of pairs is evaluated on its validation set, which is read or split off again, if the files
-    still exist and still give the same training set.
+    still exist and give the same training set. Translations are scored by BLEU, chrF2, exact match, and the loss of the
+    references in nats per token. On dates, year alignment is the share of year digits written while attending most to
+    the source's year, and AER is the alignment error rate against the known links (0 is best).
 
-    Exact match is the share of translations that are entirely right. Year alignment is how often the step that writes a
-    digit of the year attends most to the year in the source; AER is the alignment error rate against the known links of
-    the dates (0 is best; see attent align RUN --gold dates). Files are evaluated by BLEU, chrF2, exact match, and the
-    loss of their references in nats per token.
-
-    A run that fills blanks is evaluated on a text in which each word in turn is masked: by the accuracy of its first
-    guess and by perplexity, compared with unigram and trigram counts of its training text. A run that generates text is
-    evaluated by the probability of every next token, in nats and bits per token, bits per byte and perplexity, compared
-    with the same counts; on its validation set unless a text is given. A classifier is evaluated by accuracy and macro
-    F1, with a confusion matrix.
+    A run that fills blanks is scored by the accuracy of its first guess and by perplexity on a text whose words are
+    masked one at a time. A language model is scored by nats and bits per token, bits per byte and perplexity, on its
+    validation set unless a text is given. Both are compared with unigram and trigram counts of the training text. A
+    classifier is scored by accuracy and macro F1, with a confusion matrix.
     """
     settings = search.settings()
     from attent.tasks.task import options_of, tasks

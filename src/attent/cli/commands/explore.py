@@ -1,4 +1,4 @@
-"""attent explore: a run, live in the browser."""
+"""attent explore: explore a run in the browser."""
 
 from __future__ import annotations
 
@@ -24,32 +24,27 @@ if TYPE_CHECKING:
     from attent.tasks.classification.inputs import Data
 
 HOST, PORT, MAX_LENGTH = "127.0.0.1", 8765, 32_768
-# Seconds that Ctrl-C waits for a running computation.
+# Seconds to wait for a running computation after Ctrl-C.
 PATIENCE = 3.0
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """The initial text, and another part for a second copy of the run."""
+    """Options for the initial text, and for a second copy of the run with another part."""
 
     text: Annotated[str, Help("Initial text.")] = ""
-    file: Annotated[
-        str | None, Help("File with the initial text, or with pictures or vectors to choose from; or digits.")
-    ] = None
-    score: Annotated[
-        str | None, Help("Show the same run with this score, which has no parameters, beside the first.")
-    ] = None
-    normalizer: Annotated[str | None, Help("Show the same run with this normalizer beside the first.")] = None
+    file: Annotated[str | None, Help("File of the initial text, or of pictures or vectors; or digits.")] = None
+    score: Annotated[str | None, Help("Compare with the same run using this score without parameters.")] = None
+    normalizer: Annotated[str | None, Help("Compare with the same run using this normalizer.")] = None
 
 
 @dataclass(frozen=True)
 class Address:
-    """The address of the explorer."""
+    """Options for the address of the explorer."""
 
-    host: Annotated[str, Help("Address to listen on; this machine alone unless given.")] = HOST
+    host: Annotated[str, Help("Address to listen on; only this machine can connect unless given.")] = HOST
     allowed_host: Annotated[
-        tuple[str, ...],
-        Help("Name that browsers may use if others can reach --host; repeatable.", "NAME[:PORT]"),
+        tuple[str, ...], Help("Host name that browsers may use if others can reach --host; repeatable.", "NAME[:PORT]")
     ] = ()
     port: Annotated[int, Bound(0, 65535), Help("Port to listen on; 0 for a free one.")] = PORT
     browse: Annotated[bool, Flag("--open/--no-open"), Help("Open the page in a browser.")] = True
@@ -60,28 +55,25 @@ def explore(
     exploration: Exploration,
     address: Address,
     loading: PretrainedLoading,
-    second_run: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run to show beside it.")] = None,
-    longest: Annotated[int, Bound(1), Help("Maximum tokens of a text.")] = MAX_LENGTH,
+    second_run: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run to compare with.")] = None,
+    longest: Annotated[int, Bound(1), Help("Maximum number of tokens in a text.")] = MAX_LENGTH,
 ) -> None:
-    """Explore interactively what a run makes of a text, with the attention of every layer and head.
+    """Explore interactively how a run processes a text, with the attention of every layer and head.
 
-    Change a token, and generation continues from there. The server runs on this machine and answers only the page that
-    it serves: the address has a secret token after #, new at each start. Weights are computed when they are displayed,
-    so that you can zoom into texts of tens of thousands of tokens. Press Ctrl-C to stop. Of a Hugging Face model, the
-    page shows one text or picture, that of --text.
+    Change a token, and generation continues from there. The server answers only its own page: the address ends in a
+    secret token after #, new at each start. Weights are computed when they are displayed, so that you can zoom into
+    texts of tens of thousands of tokens. For a Hugging Face model, the page shows only the text or picture of --text.
     """
     text, file, score, normalizer = exploration.text, exploration.file, exploration.score, exploration.normalizer
     check_utf8(text, "--text")
     if second_run is not None and (score or normalizer):
-        raise ArgumentError(
-            "RUN2 shows another run beside the first, --score and --normalizer the same with another part: one of them"
-        )
+        raise ArgumentError("give RUN2 to compare two runs, or --score or --normalizer to compare two parts, not both")
     registry.check("score", score)
     registry.check("normalizer", normalizer)
     from attent.explorer.explorer import Explorer
     from attent.explorer.server import ExploreServer, parse_allowed_hosts
 
-    # before a run is loaded, which may take long
+    # checked before a run is loaded, which may take long
     parse_allowed_hosts(address.host, address.allowed_host)
     model = loading.pretrained(run)
     if model is None:
@@ -91,9 +83,9 @@ def explore(
         refuse(
             (
                 second_run or score or normalizer,
-                "a Hugging Face model is explored by itself, without RUN2, --score and --normalizer",
+                "a Hugging Face model cannot be compared: omit RUN2, --score and --normalizer",
             ),
-            (bool(text) is (file is not None), "a Hugging Face model reads one text: that of --text, or of --file"),
+            (bool(text) is (file is not None), "a Hugging Face model needs exactly one text: give --text or --file"),
         )
         explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
     server = ExploreServer(explorer, host=address.host, port=address.port, allowed_hosts=address.allowed_host)
@@ -105,9 +97,9 @@ def _run(server: ExploreServer, address: Address) -> None:
     try:
         print(server.address, flush=True)
         say(
-            "Ctrl-C ends it"
+            "press Ctrl-C to stop"
             if server.is_local
-            else f"anybody who reaches {address.host} can use this address, unencrypted; Ctrl-C ends it"
+            else f"anybody who can reach {address.host} can use this address, unencrypted; press Ctrl-C to stop"
         )
         if address.browse:
             import webbrowser
@@ -115,10 +107,10 @@ def _run(server: ExploreServer, address: Address) -> None:
             webbrowser.open(server.address)
         server.wait()
     finally:
-        # a second Ctrl-C changes nothing
+        # ignore a second Ctrl-C
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         if not server.close(PATIENCE):
-            # a thread that still computes would abort Python's own end
+            # a thread that is still computing would crash Python's shutdown
             say("attent: interrupted")
             os._exit(130)
         signal.signal(signal.SIGINT, handler)
@@ -127,7 +119,7 @@ def _run(server: ExploreServer, address: Address) -> None:
 def _load_runs(
     runs: tuple[Path, Path | None], exploration: Exploration, loading: PretrainedLoading
 ) -> tuple[list[LoadedRun], str]:
-    """Return the runs to explore side by side, with the examples of a file, and the text to begin with."""
+    """Return the runs to explore side by side, with the examples of a file, and the initial text."""
     from attent.explorer.loaded_run import load_run, with_examples
 
     run, second_run = runs
@@ -135,7 +127,7 @@ def _load_runs(
     first = load(run)
     examples, file_text = _read_file(first, exploration.file)
     if exploration.text and file_text:
-        raise ArgumentError("--text and --file are two texts to begin with: one of them")
+        raise ArgumentError("give --text or --file, not both")
     loaded_runs = [first]
     if second_run or exploration.score or exploration.normalizer:
         loaded_runs.append(load(second_run or run, score=exploration.score, normalizer=exploration.normalizer))
@@ -143,18 +135,18 @@ def _load_runs(
 
 
 def _read_file(run: LoadedRun, file: str | None) -> tuple[Data | None, str]:
-    """Return the examples of a file to choose from, or its text, by the kind that a run reads."""
+    """Return the examples in a file if the run classifies pictures or vectors, or else its text."""
     kind = run.describe()["reads"]
     if kind != "texts":
         from attent.tasks.classification.unlabelled import read_examples
 
         if file is None:
-            raise ArgumentError(f"this run reads {kind}: --file names those to choose from, as for attent classify")
+            raise ArgumentError(f"this run reads {kind}: name a file of them with --file, as for attent classify")
         return read_examples(run.tool, file, say)[1], ""
     return None, "" if file is None else _text_of(file)
 
 
 def _text_of(file: str) -> str:
     if file != "-" and not Path(file).is_file():
-        raise ArgumentError(f"--file {file} is no file; a text is given by --text")
+        raise ArgumentError(f"--file {file} is not a file: give a text with --text")
     return " ".join(line.strip() for line in source_lines(file))

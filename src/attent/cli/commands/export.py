@@ -1,4 +1,4 @@
-"""attent export: a translator or a language model for another engine."""
+"""attent export: write a translator or a language model for another engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attent.errors import ArgumentError
 from attent.setting import Help
 from attent.text.sources import check_utf8
 
-# The engines that a run can be exported to, and a format.
+# The engines that a run can be exported to, and the Marian format.
 Target = StrEnum("Target", ("ctranslate2", "onnx", "marian"))
 
 
@@ -21,24 +21,21 @@ def export(
     to: Annotated[
         Target,
         Help(
-            "ctranslate2, for Transformers of its own parts; onnx, for all translators and language models; marian, a "
-            "folder that Hugging Face's transformers reads."
+            "ctranslate2, for Transformers whose parts it supports; onnx, for all translators and language models; "
+            "marian, a folder for Hugging Face's transformers."
         ),
     ],
     out: Annotated[Path | None, Help("Output folder; RUN/export/ENGINE unless given.")] = None,
-    quantization: Annotated[
-        str | None, Help("Type of the weights in CTranslate2's terms: int8, int8_float32, …")
-    ] = None,
-    source: Annotated[Path | None, Help("Lines to compare both engines on; the run's validation unless given.")] = None,
+    quantization: Annotated[str | None, Help("CTranslate2's type of the weights: int8, int8_float32, …")] = None,
+    source: Annotated[Path | None, Help("Lines to compare both engines on; the validation set unless given.")] = None,
     target: Annotated[Path | None, Help("References of --source, for BLEU and chrF2.")] = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Write a translator for CTranslate2 or onnxruntime, and compare that engine with attent's own.
+    """Write a translator for CTranslate2 or onnxruntime, and compare that engine with attent.
 
-    Both engines translate the first lines of --source, or of the run's validation set, greedily and with a beam of 5.
-    The number of differences is printed, with the first of them, and BLEU and chrF2 of both if there are references.
-    `attent translate RUN --engine ENGINE` then translates with that engine. A language model is written as one graph,
-    from tokens to logits.
+    Both engines translate the first lines greedily and with a beam of 5. The number of differences is printed with the
+    first ones, and BLEU and chrF2 of both if there are references. `attent translate RUN --engine ENGINE` then
+    translates with that engine. A language model is written as one graph, from tokens to logits.
     """
     from attent.formats.exporting import export as export_run
     from attent.runs.config import read_config
@@ -46,26 +43,25 @@ def export(
     from attent.tasks.translation.task import TranslationTask
 
     if target is not None and source is None:
-        raise ArgumentError("references go with lines to translate: --source FILE --target FILE")
+        raise ArgumentError("references need lines to translate: --source FILE --target FILE")
     if (config := read_config(run)).task == TextGenerationTask.name and to is Target.onnx:
         if quantization is not None:
-            raise ArgumentError(f"{run} is written as ONNX in float32 alone: a language model takes no --quantization")
+            raise ArgumentError(f"{run} is a language model, which is written in float32 only: omit --quantization")
         if target is not None:
-            raise ArgumentError("--target is for a run that translates, not for one that generates text")
+            raise ArgumentError("--target is for a run that translates, not for a language model")
         _export_language_model(run, out, source, trust_code=trust_code)
         return
     TranslationTask().check_config(run, config)
     if to is Target.marian:
         if quantization is not None or source is not None:
             raise ArgumentError(
-                "a Marian checkpoint is written in float32 and not compared: it takes neither --quantization nor "
-                "--source"
+                "a Marian checkpoint is written in float32 and not compared: omit --quantization and --source"
             )
         _export_marian(run, out or run / "export" / to.name, trust_code=trust_code)
         return
-    # the engines take UTF-8 names alone
+    # the engines accept only names in UTF-8
     check_utf8(str(out or run), "--out" if out else "the run's name")
-    say(f"writing {run} for {to}, and comparing")
+    say(f"writing {run} for {to}, and comparing both engines")
     folder, comparison = export_run(
         run, to.name, out, quantization=quantization, sample=source, references=target, trust_code=trust_code
     )
@@ -80,7 +76,7 @@ def _export_marian(run: Path, folder: Path, *, trust_code: bool) -> None:
     read_run = TranslationTask().read(run, trust_code=trust_code)
     write_marian(read_run, str(run), folder)
     if read_run.config.tokenizers["source"] != "sentencepiece":
-        say("its sources end without </s>: MarianTokenizer makes them with add_special_tokens=False")
+        say("its sources do not end in </s>: call MarianTokenizer with add_special_tokens=False")
     print(folder)
 
 
@@ -88,7 +84,7 @@ def _export_language_model(run: Path, out: Path | None, sample: Path | None, *, 
     from attent.formats.onnx import export as export_run
 
     check_utf8(str(out or run), "--out" if out else "the run's name")
-    say(f"writing {run} for onnx, and comparing")
+    say(f"writing {run} for onnx, and comparing both engines")
     folder, difference = export_run(run, out, sample=sample, trust_code=trust_code)
-    write(f"log-probabilities differ from attent's own by {difference:.1e} nats at most")
+    write(f"log-probabilities differ from attent's by at most {difference:.1e} nats")
     print(folder)

@@ -1,4 +1,4 @@
-"""attent fill: words for the blanks of a line."""
+"""attent fill: suggest words for the blanks in a line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attent.tasks.fill_mask.fill_mask import FillMask, MaskPrediction
     from attent.tasks.pretrained import PretrainedModel
 
-# Pieces listed of those that a blank attended to.
+# The number of pieces to list that a blank attended to most.
 ATTENDED = 5
 
 
@@ -30,26 +30,23 @@ def fill(
     text: Annotated[
         str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] in it, a file of lines, or -.")
     ] = "-",
-    top_k: Annotated[int, Bound(1), Help("Words to suggest for each blank.")] = 5,
-    layer: Annotated[
-        int | None, Bound(0), Help("Layer whose attention is shown, from 0; the mean unless given.")
-    ] = None,
-    head: Annotated[int | None, Bound(0), Help("Head whose attention is shown, from 0; the mean unless given.")] = None,
+    top_k: Annotated[int, Bound(1), Help("Number of words to suggest for each blank.")] = 5,
+    layer: Annotated[int | None, Bound(0), Help("Layer of the attention, from 0; the mean unless given.")] = None,
+    head: Annotated[int | None, Bound(0), Help("Head of the attention, from 0; the mean unless given.")] = None,
     as_json: JsonLines = False,
 ) -> None:
     """Guess the words that [MASK] stands for, each with its probability.
 
-    The words of the line that each guess attended to are printed, too. TEXT is a text unless a file has this name;
-    empty lines of a file stay empty. All blanks of a line are guessed at once. A word unknown to the model is read in
-    lower case or with a space before it if the model knows that form; otherwise it is reported on standard error and
-    read as unknown. Lines of a file without a blank, or too long for the model, are reported there too and left empty;
-    the exit code is then 2, after all lines have been processed.
+    The words that each blank attended to most are printed too. TEXT is a text unless a file has this name; empty lines
+    of a file stay empty. All blanks in a line are filled independently of each other. An unknown word is read in lower
+    case or with a leading space if the model knows that form; otherwise it is reported on standard error and read as
+    unknown. Lines without a blank, or too long for the model, are reported too and left empty; the exit code is then 2.
     """
     from attent.tasks.fill_mask.fill_mask import load
 
     filler: FillMask | PretrainedModel = loading.pretrained(run) or loading.tool(run, load)
     with open_source(text) as stream:
-        # the argument itself, with no line number for a message
+        # a text given as the argument, whose messages need no line number
         is_literal, is_complete = isinstance(stream, io.BytesIO), True
         for number, line in enumerate(decode_lines(stream, text), start=1):
             predictions: list[MaskPrediction] = []

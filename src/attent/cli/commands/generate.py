@@ -1,4 +1,4 @@
-"""attent generate: text, continued by a language model."""
+"""attent generate: continue a text with a language model."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ def generate(
     run: RunFolder,
     generation: Generation,
     loading: TypedLoading,
-    prompt: Annotated[
-        str, typer.Argument(metavar="[TEXT|FILE|-]", help="Beginning of the text, a file with one per line, or -.")
-    ] = "",
+    prompt: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="A prompt, a file of prompts, or -.")] = "",
     as_json: JsonLines = False,
 ) -> None:
     """Continue a text with the most probable token at every step.
 
-    With any of --temperature, --top-k, --top-p, --seed and --copies, tokens are sampled. The text is printed while it
-    is generated. PROMPT is a text unless a file has this name; without a prompt, a new text is begun. Lines of a file
-    with words unknown to the model are reported on standard error and left empty; the exit code is then 2, after all
-    lines have been processed.
+    With any of --temperature, --top-k, --top-p, --seed and --copies, tokens are sampled. The text is printed as it is
+    generated. PROMPT is a text unless a file has this name; without a prompt, a new text is started. Lines of a file
+    with words unknown to the model are reported on standard error and left empty; the exit code is then 2.
     """
     settings = generation.settings(sample=bool(generation.values.keys() - {"max_new_tokens"}))
     from attent.tasks.text_generation.text_generator import load
@@ -66,7 +63,7 @@ def _write(generator: TextGenerator, prompt: str, settings: GenerationSettings, 
             write(json.dumps(asdict(text), ensure_ascii=False) if as_json else text.text, flush=True)
         return
     pieces = generator.stream(prompt, settings)
-    # nothing is written of a prompt that cannot be read
+    # print nothing if the prompt cannot be read
     first = next(pieces, "")
     print(printable(prompt + first), end="", flush=True)
     for piece in pieces:

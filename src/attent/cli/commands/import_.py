@@ -1,4 +1,4 @@
-"""attent import: a translator of Hugging Face's as a run folder."""
+"""attent import: convert a Hugging Face translator to a run folder."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from attent.setting import Help
 
 
 def import_(
-    folder: Annotated[Path, typer.Argument(help="A folder of Marian (such as OPUS-MT), M2M100 or NLLB.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a Marian (such as OPUS-MT), M2M100 or NLLB model.")],
     out: Annotated[Path, Help("Output run folder.")],
     source_language: SourceLanguage = None,
     target_language: Annotated[str | None, Help("Language to translate into, such as fra_Latn.", "CODE")] = None,
     force: Annotated[bool, Help("Replace an existing run folder.")] = False,
 ) -> None:
-    """Make a run folder of a translator saved by transformers, for all commands that take a run.
+    """Convert a translator saved by transformers to a run folder, for all commands that take a run.
 
     The folder needs config.json, safetensors, and the files of its tokenizer. No code in it is run, and no pickled
-    weights are read. M2M100 and NLLB translate between many languages: choose two by --source-language and
-    --target-language. A model that attent cannot express is refused with the reason. Its license and origin are kept in
-    the run's config.json.
+    weights are read. M2M100 and NLLB translate between many languages: choose two with --source-language and
+    --target-language. A model that attent cannot represent is refused with the reason. The run's config.json keeps the
+    model's license and origin.
     """
     from attent.runs.hugging_face import import_run
 
@@ -34,6 +34,6 @@ def import_(
     search = origin.get("search", {})
     beam, alpha = search.get("num_beams", 1), search.get("length_penalty", 1.0)
     say(
-        f"attent translate {out} --beam {beam} --length-penalty {alpha:g} --length-form length searches as it was "
-        "searched there"
+        "to search with the model's own settings: "
+        f"attent translate {out} --beam {beam} --length-penalty {alpha:g} --length-form length"
     )

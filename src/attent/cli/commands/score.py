@@ -1,4 +1,4 @@
-"""attent score: probabilities of given translations and texts."""
+"""attent score: the probabilities of given translations or texts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def score(
     loading: TypedLoading,
     pairs: Annotated[
         str,
-        typer.Argument(metavar="[FILE|-]", help="Lines of source, tab, target, or of text; or - for standard input."),
+        typer.Argument(metavar="[FILE|-]", help="Lines of source, tab, target, or of text; - for standard input."),
     ] = "-",
 ) -> None:
     """Score given translations or texts: one pair or text in, one line out, in order.
 
     A line has three fields separated by tabs: the log-probability of the target given the source in nats, the number of
-    target tokens including the one that ends it, and the log-probability per token. A run that generates text scores
-    lines of text, including their end.
+    target tokens including the end token, and the log-probability per token. A language model scores lines of text,
+    including their ends.
     """
     check_file(pairs)
     stored = loading.stored_run(run)

@@ -1,4 +1,4 @@
-"""attent serve: runs as a translation server, which existing clients find."""
+"""attent serve: serve runs as a translation server for existing clients."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from attent.errors import ArgumentError
 from attent.server.settings import ServerSettings
 from attent.setting import Help
 
+# Settings to report at the start.
+REQUEST_LIMITS = ("char_limit", "batch_limit", "alternatives_limit", "req_limit")
+SERVER_LIMITS = ("queue_limit", "threads", "batch", "beam", "timeout", "connection_limit", "address_limit")
+
 
 def serve(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN…", help="Run folders that translate, each between other languages.")
-    ],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Translators, each for its own languages.")],
     settings: ServerSettings,
     loading: TypedLoading,
     languages: Annotated[
         list[str] | None,
-        Help("Languages of each run in order, such as en:de; those of its config unless given.", "SOURCE:TARGET"),
+        Help("Languages of each run, in order, such as en:de; those of its config unless given.", "SOURCE:TARGET"),
     ] = None,
-    glossary: Annotated[
-        list[Path] | None, Help("Glossary of each run in order: a term, a tab and its translation in a line.")
-    ] = None,
+    glossary: Annotated[list[Path] | None, Help("Glossary of each run, in order: term, tab, translation.")] = None,
 ) -> None:
-    """Serve runs over HTTP with LibreTranslate's interface: POST /translate, /detect, GET /languages and more.
+    """Serve runs over HTTP with LibreTranslate's API: POST /translate, POST /detect, GET /languages and more.
 
-    Requests share batches, which changes no answer: a translation does not depend on its batch. If the queue is full,
-    requests are refused at once with 429. A run that changes on disk is reloaded. SIGTERM and Ctrl-C finish the
-    requests in progress. Use a proxy for encryption.
+    Requests share batches, which does not change the translations. If the queue is full, requests are refused
+    immediately with status 429. A run that changes on disk is reloaded. On SIGTERM or Ctrl-C, the server finishes the
+    requests in progress and stops. Use a proxy for encryption.
     """
     import torch
 
@@ -45,16 +45,12 @@ def serve(
     from attent.web import listen
 
     if settings.require_api_key and settings.api_keys_file is None:
-        raise ArgumentError("--require-api-key needs --api-keys-file, which has the keys")
+        raise ArgumentError("--require-api-key needs keys: give --api-keys-file FILE")
     pairs = parse_languages(languages or ())
     if pairs and len(pairs) != len(runs):
-        raise ArgumentError(
-            f"--languages are for each run in order: {len(runs)} runs and {len(pairs)} pairs of languages"
-        )
+        raise ArgumentError(f"give --languages once for each run, got {len(pairs)} for {len(runs)} runs")
     if glossary and len(glossary) != len(runs):
-        raise ArgumentError(
-            f"--glossary is given once for each run in order: {len(runs)} runs and {len(glossary)} glossaries"
-        )
+        raise ArgumentError(f"give --glossary once for each run, got {len(glossary)} for {len(runs)} runs")
     device = loading.torch_device()
     if settings.threads is None:
         settings = replace(settings, threads=torch.get_num_threads() if device.type == "cpu" else 1)
@@ -71,24 +67,12 @@ def serve(
             say(limits_line(settings))
 
         if not server.run(listener, announce):
-            say("what took longer than the server's end was given up")
-            # a thread that still computes would hold up Python's own end, or abort it
+            say("stopped before all requests were finished")
+            # a thread that is still computing would delay or crash Python's shutdown
             os._exit(0)
 
 
 def limits_line(settings: ServerSettings) -> str:
-    """Return the limits of a server in one line."""
-    names = (
-        "char_limit",
-        "batch_limit",
-        "alternatives_limit",
-        "req_limit",
-        "queue_limit",
-        "threads",
-        "batch",
-        "beam",
-        "timeout",
-    )
-    names = (*names, "connection_limit", "address_limit")
-    values = ((name.replace("_", " "), getattr(settings, name)) for name in names)
+    """Return the limits of a server as one line."""
+    values = ((name.replace("_", " "), getattr(settings, name)) for name in (*REQUEST_LIMITS, *SERVER_LIMITS))
     return "limits: " + ", ".join(f"{name} {'none' if value == -1 else value}" for name, value in values)

@@ -1,4 +1,4 @@
-"""attent show: the attention of a run while it reads a text."""
+"""attent show: show the attention of a run while it reads a text."""
 
 from __future__ import annotations
 
@@ -18,32 +18,27 @@ if TYPE_CHECKING:
     from attent.views.panel import Panel
     from attent.views.scene import Scene
 
-# Endings of --out, known before slow imports.
+# Endings of --out, here so that they can be checked before slow imports.
 PAGES, PICTURES = (".html", ".htm"), (".png", ".svg")
 
 
 def show(
     run: RunOrModel,
-    text: Annotated[str, typer.Argument(help="A text to translate, fill in, classify or read; or a picture.")],
+    text: Annotated[str, typer.Argument(help="A text to translate, fill, classify or read; or a picture.")],
     loading: PretrainedLoading,
     layer: Annotated[int | None, Bound(0), Help("Layer to show, from 0; the last unless given.")] = None,
-    head: Annotated[str, Help("Head to show, from 0; mean for the mean of all heads, all for each of them.")] = "mean",
+    head: Annotated[str, Help("Head to show, from 0; mean for the mean of all heads; all for each head.")] = "mean",
     kind: Annotated[
         str | None,
         Help(
-            "cross (target to source), encoder or decoder self-attention, or self for a Hugging Face model of one "
-            "stack; cross unless given, if the model has it."
+            "cross (target to source; the default if the model has it), encoder or decoder (self-attention), or self "
+            "(a Hugging Face model of one stack)."
         ),
     ] = None,
-    translation: Annotated[str | None, Help("Force this translation; the model's own unless given.")] = None,
-    out: Annotated[
-        Path | None, Help("Also draw it into this file: PNG, SVG, or HTML for a page with every layer and head.")
-    ] = None,
+    translation: Annotated[str | None, Help("Translation to force; the model's own unless given.")] = None,
+    out: Annotated[Path | None, Help("Also draw it into this file: PNG, SVG, or HTML for all heads.")] = None,
 ) -> None:
-    """Show the attention of a run, or of a Hugging Face model, while it reads a text.
-
-    It is printed in the terminal, and drawn as a picture or a page with --out.
-    """
+    """Show the attention of a run or a Hugging Face model in the terminal while it reads a text."""
     number = None if head == "all" else head_number(head, ", mean or all")
     check_utf8(text)
     check_utf8(translation or "", "--translation")
@@ -78,7 +73,7 @@ def show(
 
 
 def _panels(scene: Scene, kind: str | None, layer: int | None, head: str) -> Panel | dict[str, Panel]:
-    """Return the panels of a run, whose modules' names tell their kind."""
+    """Return the panels of a run, selected by kind, layer and head."""
     from attent.attention.maps.attention_map import LabelledMap
     from attent.views.panel import head_panels_of, kind_of, panel_of
 
@@ -100,5 +95,5 @@ def _scene(run: StoredRun, text: str, translation: str | None, as_page: bool) ->
 
     options = {} if translation is None else {"translation": translation}
     if options.keys() - options_of(run.task.scene):
-        raise ArgumentError(f"--translation is for runs that translate, and {run.path} {run.task.does}")
+        raise ArgumentError(f"--translation is for runs that translate, but {run.path} {run.task.does}")
     return run.task.scene(run, text, gradients=as_page, **options)

@@ -1,4 +1,4 @@
-"""attent train: from settings to a run folder."""
+"""attent train: train a model into a run folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CORPORA = ("dates",)
 RUNS = Path("runs")
-# The option that names the data of each table.
+# The option that names the data of each settings table.
 DATA_OPTIONS = {
     "text": "--train FILE",
     "dates": "--corpus dates",
@@ -35,7 +35,7 @@ DATA_OPTIONS = {
     "images": "--images SOURCE",
     "labelled": "--labelled FILE",
 }
-# The settings of a corpus that name what is trained on.
+# The settings that name training data.
 MAIN = {"train", "train_source", "train_target", "source"}
 LANGUAGES = ("source_language", "target_language")
 PAIRS = ("train", "train_source", "train_target", "valid", "valid_source", "valid_target", "replay", *LANGUAGES)
@@ -60,7 +60,7 @@ Training = Annotated[
 
 
 class Command(TyperCommand):
-    """The command, with an optional value of --resume: without it, --out names the run folder."""
+    """The command, whose --resume has an optional value: without it, --out names the run folder."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = [
@@ -72,28 +72,21 @@ class Command(TyperCommand):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings to start from, other runs, and the run folder."""
+    """Options for the settings to start from, other runs, and the run folder."""
 
     config: Annotated[Path | None, Help("Recipe: a TOML file of settings.")] = None
     task: Annotated[
-        str | None,
-        Help("Task: translate, fill-mask, text-generation or classify; by the files unless given."),
+        str | None, Help("translate, fill-mask, text-generation or classify; by the kind of files unless given.")
     ] = None
-    corpus: Annotated[str | None, Help("Generated corpus: dates, with the settings of the demo.")] = None
-    data: Annotated[Path | None, Help("Folder of the corpus' files.")] = None
-    preset: Annotated[str | None, Help("Model size, with files and no --config: tiny, small or base.")] = None
+    corpus: Annotated[str | None, Help("Generated corpus: dates, with the demo's settings.")] = None
+    data: Annotated[Path | None, Help("Folder with the files of the corpus.")] = None
+    preset: Annotated[str | None, Help("Model size without --config: tiny, small or base.")] = None
     out: Annotated[Path | None, Help("Output folder; runs/NAME unless given.")] = None
     changes: Annotated[tuple[str, ...], Flag("--set"), Help("Change a setting; repeatable.", "TABLE.KEY=VALUE")] = ()
     replace: Annotated[bool, Help("Replace an existing run folder.")] = False
     init_from: Annotated[Path | None, Help("Run folder whose weights and tokenizers to start from.")] = None
-    freeze: Annotated[
-        str | None,
-        Help("Keep the weights of embeddings, encoder, decoder or output as they start.", "PART,…"),
-    ] = None
-    resume: Annotated[
-        str | None,
-        Help("Resume the training of this run folder; of --out if none is named.", "[RUN]"),
-    ] = None
+    freeze: Annotated[str | None, Help("Do not train embeddings, encoder, decoder or output.", "PART,…")] = None
+    resume: Annotated[str | None, Help("Resume training in this run folder, by default --out.", "[RUN]")] = None
 
 
 def train(
@@ -118,11 +111,11 @@ def train(
     table, files = select_table(corpora, task)
     options = tables[table].options
     if recipe.resume is not None and files:
-        raise ArgumentError(f"a run that goes on keeps its corpus: --resume takes no {options[next(iter(files))]}")
+        raise ArgumentError(f"a resumed run keeps its corpus: omit {options[next(iter(files))]}")
     has_files_alone = bool(files) and recipe.config is None
     if has_files_alone and table == "lines" and "train" in files and task is None:
         first, second = tasks_of_table(table)
-        say(f"learning to {first.goal} ({first.name}); --task {second.name} learns to {second.goal}")
+        say(f"training a model to {first.goal} ({first.name}); to {second.goal}: --task {second.name}")
     _check_start(recipe, task, has_files_alone=has_files_alone)
     changes = {f"vectors.{name}": value for name, value in vectors.values.items()}
     changes |= {f"text.{name}": value for name, value in languages.items()}
@@ -133,12 +126,12 @@ def train(
             device_of(AUTO)
         from attent.tasks.recipe import resume
 
-        _follow(run, f"going on with {run}", lambda: resume(run, training.values, trust_code=trust_code))
+        _follow(run, f"resuming {run}", lambda: resume(run, training.values, trust_code=trust_code))
         return
     start = _start(recipe, task, table, files, options, training.values.get("minutes"))
     if languages and start.text is None:
         raise ArgumentError(
-            "--source-language and --target-language are for pairs: --train, or --train-source and --train-target"
+            "--source-language and --target-language need pairs: --train, or --train-source and --train-target"
         )
     settings = _change(recipe, start, changes, training.values)
     if device is None:
@@ -159,23 +152,23 @@ def _start(
     options: Mapping[str, str],
     minutes: float | None,
 ) -> RunSettings:
-    """Return the settings of a recipe, a generated corpus or files, before single values are changed."""
+    """Return the settings of a recipe, a generated corpus or files, before individual changes."""
     from attent.tasks.settings import demo, read
 
     start = demo() if recipe.corpus is not None else None if recipe.config is None else read(recipe.config)
     if files and not files.keys() & MAIN and getattr(start, table, None) is None:
         main = options["source" if table == "images" else "train"]
-        raise ArgumentError(f"{options[next(iter(files))]} goes with {main}, or with a --config of [{table}]")
+        raise ArgumentError(f"{options[next(iter(files))]} needs {main}, or a --config with [{table}]")
     if files:
         start = corpus_settings(files, start, recipe.preset, recipe.data, table, task, recipe.init_from, minutes, say)
     assert start is not None
     if task not in (None, start.task):
-        raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")
+        raise ArgumentError(f"--task {task} does not match the settings, whose task is {start.task!r}")
     return start
 
 
 def _change(recipe: Recipe, start: RunSettings, changes: dict[str, Any], training: Mapping[str, Any]) -> RunSettings:
-    """Return settings with the values that the command changes, and files in the folder of --data."""
+    """Return the settings with the command's changes, and with paths resolved in the --data folder."""
     if recipe.freeze is not None:
         changes["training.freeze"] = [part.strip() for part in recipe.freeze.split(",")]
     all_changes = [*recipe.changes, *(f"{name}={json.dumps(value)}" for name, value in changes.items())]
@@ -184,7 +177,7 @@ def _change(recipe: Recipe, start: RunSettings, changes: dict[str, Any], trainin
 
 
 def _check_start(recipe: Recipe, task: str | None, *, has_files_alone: bool) -> None:
-    """Check that the command names one thing to train, and no size that another option sets."""
+    """Check that the command names exactly one thing to train, and that --preset can be used."""
     starts = (recipe.config, recipe.corpus, recipe.resume)
     if sum(start is not None for start in starts) + has_files_alone != 1:
         data_options = [
@@ -193,29 +186,27 @@ def _check_start(recipe: Recipe, task: str | None, *, has_files_alone: bool) -> 
             if task is None or task in [table_task.name for table_task in tasks_of_table(table)]
         ]
         raise ArgumentError(
-            f"say what to train: one of {', '.join([*data_options, '--config FILE.toml'])} and --resume RUN"
+            f"choose what to train with one of {', '.join([*data_options, '--config FILE.toml'])} and --resume RUN"
         )
     if recipe.preset is not None and recipe.init_from is not None:
-        raise ArgumentError("--init-from takes the sizes of its run, so --preset has no say")
+        raise ArgumentError("--init-from keeps the sizes of its run: omit --preset")
     if recipe.preset is not None and not has_files_alone:
-        raise ArgumentError("--preset goes with --train or other files and no --config; else --set model.preset=NAME")
+        raise ArgumentError(
+            "--preset needs --train or other files and no --config; otherwise use --set model.preset=NAME"
+        )
     check_known("corpus", recipe.corpus, CORPORA)
 
 
 def _name(recipe: Recipe, file: str) -> str:
-    """Return the name of a run folder that the command does not name: that of its corpus, recipe or first file."""
+    """Return the default name of the run folder, from the corpus, the recipe or the first file."""
     return recipe.corpus or (recipe.config.stem if recipe.config else Path(file).name.split(".")[0] or "text")
 
 
 def _run_to_resume(recipe: Recipe, task: str | None, names: Sequence[str], *, has_seed: bool) -> Path:
-    """Return the run folder to resume.
-
-    Raises:
-        ArgumentError: none is named, or an option would change settings that a run keeps.
-    """
+    """Return the run folder to resume; raise `ArgumentError` if none is named or an option cannot change."""
     resume, out = recipe.resume, recipe.out
     if not resume and out is None:
-        raise ArgumentError("--resume takes a run folder: --resume RUN, or --out RUN --resume")
+        raise ArgumentError("--resume needs a run folder: --resume RUN, or --out RUN --resume")
     fixed = {
         "--out": resume and out is not None,
         "--data": recipe.data is not None,
@@ -227,17 +218,12 @@ def _run_to_resume(recipe: Recipe, task: str | None, names: Sequence[str], *, ha
         "--freeze": recipe.freeze is not None,
         **dict.fromkeys(names, True),
     }
-    refuse(
-        *(
-            (is_given, f"a run that goes on keeps its settings: --resume takes no {name}")
-            for name, is_given in fixed.items()
-        )
-    )
+    refuse(*((is_given, f"a resumed run keeps its settings: omit {name}") for name, is_given in fixed.items()))
     return Path(resume or out or "")
 
 
 def _follow(run: Path, message: str, train: Callable[[], Results]) -> None:
-    """Train, and print the results in the main process."""
+    """Train, and print the results if this is the main process."""
     from attent.tasks.evaluation import result_lines
     from attent.training.distributed import is_main_process
 

@@ -1,4 +1,4 @@
-"""attent translate: a filter, one line in and one line out."""
+"""attent translate: translate lines, texts and documents."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from attent.text.batches import BatchSize
     from attent.text.units import Detokenizer
 
-    # Returns the translations of each text, the best first.
+    # Returns the translations of each text, best first.
     SearchTexts = Callable[[Sequence[str | SourceText]], list[list[Translation]]]
     # Translates numbered texts, a chunk at a time.
     ChunkTranslator = LineTranslator | MarkupTranslator | FileTranslator
 
-# Lines translated at once: enough to sort them by length, few enough to see results soon.
+# Lines translated at a time: enough to sort by length, and few enough for early results.
 LINES = 512
-# Files that are documents by the ending of their names, with their markup. A .txt is a file of lines.
+# Endings of document files and their markup. A .txt is a file of lines.
 ENDINGS = {".html": "html", ".md": "markdown", ".srt": "subtitles", ".docx": None, ".odt": None}
 Format = StrEnum("Format", ("text", "jsonl"))
 Markup = StrEnum("Markup", ("html", "markdown"))
@@ -48,16 +48,14 @@ Source = Annotated[
 
 @dataclass(frozen=True)
 class Batching:
-    """The size of a batch."""
+    """Options for the size of a batch."""
 
     batch: Annotated[int | None, Bound(1), Help("Lines per batch; 128 unless given.")] = None
-    batch_tokens: Annotated[int | None, Bound(1), Help("Tokens per batch, padding included, instead of --batch.")] = (
-        None
-    )
+    batch_tokens: Annotated[int | None, Bound(1), Help("Tokens per batch with padding, instead of --batch.")] = None
 
     @property
     def size(self) -> BatchSize:
-        """The size in lines or in tokens."""
+        """The batch size in lines or in tokens."""
         from attent.tasks.translation.engine import BATCH
         from attent.text.batches import BatchSize
 
@@ -68,16 +66,16 @@ class Batching:
 
 @dataclass(frozen=True)
 class Output:
-    """Format of the output."""
+    """Options for the format of the output."""
 
-    format: Annotated[Format, Help("Lines of text, or a JSON object per line with scores in nats.")] = Format.text
+    format: Annotated[Format, Help("Lines of text, or JSON objects with scores in nats.")] = Format.text
     alignments: Annotated[bool, Help("Print word alignments, source-target, such as 0-0 1-2.")] = False
     replace_unknown: Annotated[bool, Help("Replace unknown pieces by the aligned source words.")] = False
     detokenize: Annotated[bool, Help("Detokenize, and capitalize sentences.")] = False
     target_language: TargetLanguage = None
 
     def detokenizer(self, config: RunConfig) -> Detokenizer | None:
-        """Return the detokenizer of the target's language, which the command or the run names."""
+        """Return the detokenizer for the target language of the command or the run; None without --detokenize."""
         from attent.text.units import Detokenizer
 
         if not self.detokenize:
@@ -85,57 +83,55 @@ class Output:
         language = known_language(self.target_language) or config.target_language
         if language is None:
             raise ArgumentError(
-                "--detokenize needs the target's language, which this run does not name: --target-language en"
+                "--detokenize needs the target language, which this run does not name: --target-language CODE"
             )
         if self.alignments:
-            raise ArgumentError(
-                "--alignments number the words of a translation before --detokenize joins them: one of them"
-            )
+            raise ArgumentError("--alignments refers to words before --detokenize joins them: give one of the two")
         return Detokenizer(language)
 
 
 @dataclass(frozen=True)
 class DocumentOptions:
-    """Format of a document to translate."""
+    """Options for the format of a document."""
 
-    markup: Annotated[Markup | None, Help("Translate a document, and keep its tags around the same words.")] = None
-    each_line: Annotated[bool, Help("With --markup, each line is a document of its own.")] = False
+    markup: Annotated[Markup | None, Help("Translate a document, keeping its tags around the same words.")] = None
+    each_line: Annotated[bool, Help("With --markup, treat each line as a document.")] = False
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Engine that translates."""
+    """Options for the engine."""
 
-    engine: Annotated[EngineName, Help("Engine; others than attent read what attent export wrote.")] = EngineName.attent
-    exported: Annotated[Path | None, Help("Folder that attent export wrote; RUN/export/ENGINE unless given.")] = None
+    engine: Annotated[EngineName, Help("Engine; all but attent need attent export first.")] = EngineName.attent
+    exported: Annotated[Path | None, Help("Folder from attent export; RUN/export/ENGINE unless given.")] = None
 
 
 @dataclass(frozen=True)
 class Wording:
-    """Words that translations must have."""
+    """Options for words that translations must contain."""
 
     prefix: Annotated[str, Help("Text that every translation must begin with.")] = ""
-    glossary: Annotated[Path | None, Help("Glossary: a term, a tab and its translation in a line.")] = None
+    glossary: Annotated[Path | None, Help("Glossary: lines of term, tab, translation.")] = None
 
 
 @dataclass(frozen=True)
 class OutputFile:
-    """The file of the translations."""
+    """Options for the output file."""
 
-    out: Annotated[Path | None, Help("Output file, which must not exist; progress is printed.")] = None
-    resume: Annotated[bool, Help("Resume an interrupted --out; start it if there is none.")] = False
+    out: Annotated[Path | None, Help("Output file, which must not exist.")] = None
+    resume: Annotated[bool, Help("Resume an interrupted --out, or start it.")] = False
 
     def is_finished(self) -> bool:
-        """Return whether --resume has nothing to do, and report it."""
+        """Return whether --resume has nothing left to do, which is reported."""
         from attent.runs.results import is_there
 
         if not self.resume or self.out is None or not is_there(self.out):
             return False
-        say(f"{self.out} is there already: nothing is left to do")
+        say(f"{self.out} already exists: nothing is left to do")
         return True
 
     def results(self, run: Path, using: EngineOptions, options: dict[str, object]) -> Results:
-        """Return the results on standard output, or in the file, of which the options are kept for --resume."""
+        """Return the results on standard output or in the file, which stores the options for --resume."""
         from attent.runs.results import ResultFile, Results
 
         if self.out is None:
@@ -159,22 +155,21 @@ def translate(
 ) -> None:
     """Translate a text, a file of lines, or a document.
 
-    Each input line gives one output line, in order; an argument that is not a file is translated as text. Characters
-    that the model does not know are replaced by equivalents if there are any (a space for a no-break space, 3 for ３).
-    Other unknown characters, lines that are too long, text whose spacing differs from that of the training text, and
-    translations that repeat themselves are reported on standard error. A run on dates leaves a line without a year
-    untranslated. The exit code is 2, after all lines, if a line has no usable translation.
+    Each input line gives one output line, in order; an argument that is not a file is translated as text. Unknown
+    characters are replaced with equivalents if possible (a space for a no-break space, 3 for ３). Other unknown
+    characters, lines that are too long, spacing unlike the training text's, and translations that repeat themselves are
+    reported on standard error. A run on dates leaves a line without a year untranslated. The exit code is 2, after all
+    lines, if a line has no usable translation.
 
     With --n-best, each translation has a line: line number from 0 ||| text ||| partial scores ||| score. With
-    --alignments, the links follow the text; they are those of attent align. --detokenize joins words and punctuation
-    and restores capitals, with sacremoses.
+    --alignments, the links follow the text; they are those of attent align.
 
-    A file that ends in .docx, .odt, .srt, .html or .md is translated as a document, into --out with the same ending:
-    every tag and format is kept once, nested as before, around the aligned words. --markup does the same for text from
-    any source. Sentences that the run refuses, and markup that cannot be parsed, stay unchanged.
+    A file that ends in .docx, .odt, .srt, .html or .md is translated as a document into --out, with the same ending.
+    Every tag and format is kept once, nested as before, around the aligned words. Sentences that the run refuses, and
+    markup that cannot be parsed, stay unchanged.
 
-    --glossary FILE lists terms and translations. Only the exact form of a term matches, in any case unless the run
-    distinguishes cases; the longest matching term is used.
+    A --glossary matches only the exact form of a term, in any case unless the run distinguishes cases; the longest
+    matching term is used.
 
     --out FILE is written as FILE.part until it is complete. After an interruption, the same command with --resume
     continues, unless the run, an option or the lines differ.
@@ -195,7 +190,7 @@ def translate(
             is_complete = _write(translator, texts, results, 1 if stream.isatty() else LINES)
             results.finish(f"the translation of {source}" if ending else None)
             if translator.is_empty:
-                say(f"{display_name(source) or 'the text'} is empty: nothing is translated")
+                say(f"{display_name(source) or 'the text'} is empty: nothing to translate")
     if not is_complete:
         raise typer.Exit(2)
 
@@ -219,49 +214,47 @@ def _check(
         (document.each_line and document.markup is None, "--each-line is for documents: --markup html or markdown"),
         (
             is_document and (changes_lines or output.format is Format.jsonl),
-            f"{ending or '--markup'} gives documents back: none of --alignments, --replace-unknown, --detokenize, "
-            "--n-best, --format jsonl goes with it",
+            f"{ending or '--markup'} translates documents: omit --alignments, --replace-unknown, --detokenize, "
+            "--n-best and --format jsonl",
         ),
-        (file.resume and file.out is None, "--resume goes on with the file of --out"),
+        (file.resume and file.out is None, "--resume needs the file to resume: --out FILE"),
         (
             batching.batch is not None and batching.batch_tokens is not None,
-            "a batch is counted in lines or in tokens: give --batch or --batch-tokens",
+            "give --batch or --batch-tokens, not both",
         ),
         (
             not is_own and (output.alignments or output.replace_unknown or is_document),
-            "--alignments, --replace-unknown, --markup and documents look at attention, which the engine "
-            f"{using.engine} does not show",
+            f"--alignments, --replace-unknown, --markup and documents need attention, not shown by {using.engine}",
         ),
         (
             is_own and using.exported is not None,
-            "--exported is for another engine than attent's own: give --engine",
+            "--exported is for other engines: give --engine",
         ),
         (
             not is_own and wording.glossary is not None,
-            f"--glossary places terms by attention, which the engine {using.engine} does not show",
+            f"--glossary needs attention, not shown by {using.engine}",
         ),
         (
             wording.glossary is not None and "sample" in search.values,
-            "--glossary is for a search, and --sample draws: one of them",
+            "give --glossary or --sample, not both",
         ),
     )
 
 
 def _document_ending(source: str, out: Path | None) -> str:
-    """Return the ending of a file that is a document; empty for anything else.
-
-    Raises:
-        ArgumentError: the translation of the document cannot go there.
-    """
+    """Return the ending of a document file, or "" for anything else; raise `ArgumentError` if `out` does not fit."""
     ending = Path(source).suffix.lower()
-    # a long text is no name
+    # a long text is not a file name
     if ending not in ENDINGS or len(source) > 4_096 or not Path(source).is_file():
         return ""
     refuse(
-        (out is None and ENDINGS[ending] is None, f"{source} is a document: --out FILE{ending} takes its translation"),
+        (
+            out is None and ENDINGS[ending] is None,
+            f"{source} is a document: name its translation with --out FILE{ending}",
+        ),
         (
             out is not None and out.suffix.lower() != ending,
-            f"{source} is a document: its translation ends in {ending} too, got --out {out}",
+            f"{source} is a document: --out must end in {ending} too, got {out}",
         ),
     )
     return ending
@@ -275,7 +268,7 @@ def _load(
     settings: SearchSettings,
     size: BatchSize,
 ) -> tuple[Engine, SearchTexts, Glossary | None]:
-    """Return the engine of a run, a function that searches with it, and the glossary."""
+    """Return the engine of a run, a function that searches with it, and the glossary if there is one."""
     from attent.tasks.translation.term_search import TermSearch, read_terms
     from attent.tasks.translation.translator import load
 
@@ -310,7 +303,7 @@ def _chunk_translator(
     *,
     scores: bool,
 ) -> tuple[ChunkTranslator, Iterator[str]]:
-    """Return the translator of a source's texts, and the texts."""
+    """Return the translator for the texts of a source, and the texts."""
     if ending and out is not None:
         from attent.documents.chunks import FileTranslator
 
@@ -336,7 +329,7 @@ def _chunk_translator(
 
 
 def _write(translator: ChunkTranslator, texts: Iterator[str], results: Results, size: int) -> bool:
-    """Write the translations of texts; return whether all of them can be used."""
+    """Write the translations of texts; return whether all of them are usable."""
     from attent.runs.results import ResultFile
 
     is_complete = results.is_complete
@@ -356,7 +349,7 @@ def _write(translator: ChunkTranslator, texts: Iterator[str], results: Results, 
 
 
 def _fingerprint(run: Path, using: EngineOptions) -> dict[str, str]:
-    """Return the SHA-256 of each file that translations of a run or of its export depend on, and attent's version."""
+    """Return the SHA-256 of each file that a run's translations depend on, and the version of attent."""
     from attent.formats.manifest import EXPORTS
     from attent.runs.config import CONFIG, read_config, version_of
     from attent.runs.folder import MODEL, tokenizer_file

@@ -1,4 +1,4 @@
-"""attent vectors: a run's embeddings as word vectors."""
+"""attent vectors: write a run's embeddings as word vectors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from attent.setting import Help
 
 def vectors(
     run: RunFolder,
-    out: Annotated[
-        Path, Help("Output file: .txt as GloVe, .vec as fastText, .bin as word2vec; with .gz to compress it.")
-    ],
-    side: Annotated[str | None, Help("Which embedding: source, target or text; the first unless given.")] = None,
+    out: Annotated[Path, Help("Output file: .txt for GloVe, .vec for fastText, .bin for word2vec; also with .gz.")],
+    side: Annotated[str | None, Help("Embedding: source, target or text; the first unless given.")] = None,
     trust_code: TrustCode = False,
 ) -> None:
     """Write the embeddings of a run's vocabulary as word vectors for other programs.
@@ -31,7 +29,7 @@ def vectors(
 
     file_format, loaded_run = format_of(out), read(run, trust_code=trust_code)
     if not loaded_run.tokenizers:
-        raise ArgumentError(f"{run} has no words: it reads vectors")
+        raise ArgumentError(f"{run} has no vocabulary: it reads vectors")
     side = side or next(iter(loaded_run.tokenizers))
     check_known("side", side, loaded_run.tokenizers)
     embedding = loaded_run.model.embeddings[side]
@@ -42,7 +40,4 @@ def vectors(
         write(draft, word_vectors, file_format, gzipped=out.name.endswith(GZIPPED))
     print(f"{len(word_vectors):,} words of {word_vectors.width} numbers: {out}")
     if left_out:
-        say(
-            f"{left_out:,} ids have no vector there: spaces, bytes, what a file cannot hold, and words that another "
-            "id stands for"
-        )
+        say(f"{left_out:,} ids are left out: spaces, bytes, words that the format cannot represent, and duplicates")

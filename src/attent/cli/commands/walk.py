@@ -1,4 +1,4 @@
-"""attent walk: every number of the formula."""
+"""attent walk: every number in the computation of attention."""
 
 from __future__ import annotations
 
@@ -25,38 +25,30 @@ ENDINGS = (".html", ".htm")
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Attention of a text alone, with random matrices; the defaults are those of `attent.walk`."""
+    """Options for a text without a run, with random matrices; the defaults are those of `attent.walk`."""
 
-    score: Annotated[str | None, Help("Text alone: name of the score; scaled_dot unless given.")] = None
-    scale: Annotated[bool, Flag("--scale/--no-scale"), Help("Text alone: whether scores are divided by √Dk.")] = True
-    heads: Annotated[int | None, Bound(1, 64), Help("Text alone: number of heads; 1 unless given.")] = None
-    normalizer: Annotated[str | None, Help("Text alone: name of the normalizer; softmax unless given.")] = None
+    score: Annotated[str | None, Help("Text: name of the score; scaled_dot unless given.")] = None
+    scale: Annotated[bool, Flag("--scale/--no-scale"), Help("Text: divide scores by √Dk.")] = True
+    heads: Annotated[int | None, Bound(1, 64), Help("Text: number of heads; 1 unless given.")] = None
+    normalizer: Annotated[str | None, Help("Text: name of the normalizer; softmax unless given.")] = None
     mask: Annotated[
-        str | None,
-        Help("Text alone: causal, window:2, prefix:3, documents:0,0,1, or several of them joined by & and |."),
+        str | None, Help("Text: causal, window:2, prefix:3, documents:0,0,1, or several of them joined by & and |.")
     ] = None
     position: Annotated[
-        str | None,
-        Help("Text alone: sinusoidal, learned, rotary, alibi or relative_bias; none unless given."),
+        str | None, Help("Text: sinusoidal, learned, rotary, alibi or relative_bias; none unless given.")
     ] = None
-    cross: Annotated[str | None, Help("Text alone: a second text, which the first attends to.", "TEXT")] = None
-    vectors: Annotated[
-        Path | None, Help("Text alone: file of word vectors (GloVe, word2vec, fastText) for its words.", "FILE")
-    ] = None
-    width: Annotated[int | None, Bound(1, 64), Help("Text alone: dimension of a word's vector; 4 unless given.")] = None
-    seed: Annotated[
-        int | None, Bound(0, 2**63 - 1), Help("Text alone: seed of the random matrices; 0 unless given.")
-    ] = None
+    cross: Annotated[str | None, Help("Text: a second text for the first to attend to.", "TEXT")] = None
+    vectors: Annotated[Path | None, Help("Text: file of word vectors (GloVe, word2vec, fastText).", "FILE")] = None
+    width: Annotated[int | None, Bound(1, 64), Help("Text: dimension of a word's vector; 4 unless given.")] = None
+    seed: Annotated[int | None, Bound(0, 2**63 - 1), Help("Text: seed of the matrices; 0 unless given.")] = None
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The head of a run."""
+    """Options for the head of a run."""
 
-    head: Annotated[int | None, Bound(0), Help("Run: number of the head, from 0; 0 unless given.")] = None
-    kind: Annotated[
-        str | None, Help("Run: encoder, decoder or cross attention; the first that it has unless given.")
-    ] = None
+    head: Annotated[int | None, Bound(0), Help("Run: head, from 0; 0 unless given.")] = None
+    kind: Annotated[str | None, Help("Run: encoder, decoder or cross attention; its first unless given.")] = None
 
 
 def walk(
@@ -64,22 +56,16 @@ def walk(
     run_options: RunOptions,
     loading: Loading,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN] [TEXT]", help="A text; or a run folder and a text.")
+        list[str] | None, typer.Argument(metavar="[RUN] [TEXT]", help="A text, or a run folder and a text.")
     ] = None,
     layer: Annotated[
-        str | None,
-        Help(
-            "whole for all of the layer, up to the most probable words of a run; of a run also its number from 0, or "
-            "whole:0."
-        ),
+        str | None, Help("whole for the whole layer, up to a run's most probable words; for a run also 0 or whole:0.")
     ] = None,
-    out: Annotated[
-        Path | None, Help("Also write a page with every number; point at one to see its terms.", "FILE.html")
-    ] = None,
+    out: Annotated[Path | None, Help("Also write a page that explains each number.", "FILE.html")] = None,
 ) -> None:
-    """Walk through attention step by step: equations, shapes and numbers, labeled by the words.
+    """Walk through attention step by step, with equations, shapes and numbers labeled by the words.
 
-    The numbers of a text alone are random; those of a run are the trained model's.
+    With only a text, the numbers are random; with a run, they are the trained model's.
     """
     whole, number = _layer(layer)
     of_run = {"layer": number, **asdict(run_options)}
@@ -88,7 +74,7 @@ def walk(
         (out and out.suffix.lower() not in ENDINGS, f"--out must end in {ENDINGS[0]}, got {str(out)!r}"),
         (
             len(arguments) > 2,
-            f"walk takes a text, or a run folder and a text, got {len(arguments)} arguments: put the text in quotes",
+            f"walk takes a text, or a run folder and a text, got {len(arguments)} arguments: quote the text",
         ),
     )
     check_utf8(arguments[-1])
@@ -102,7 +88,7 @@ def walk(
     if out is not None:
         from attent.views.pages.page import walk_page
 
-        say(f"written into {walk_page(result).save(out)}")
+        say(f"written to {walk_page(result).save(out)}")
 
 
 def _walk_run(
@@ -110,10 +96,10 @@ def _walk_run(
 ) -> Walk:
     """Return the walk through a head or a layer of a run while it reads a sentence."""
     if not Path(folder).exists():
-        raise ArgumentError(f"there is no run folder {folder}; a text of several words goes in quotes")
+        raise ArgumentError(f"there is no run folder {folder}: quote a text of several words")
     of_text = asdict(text)
     of_text["no-scale"] = None if of_text.pop("scale") else True
-    _refuse(of_text, "is for a text without a run; a run has been trained with its own")
+    _refuse(of_text, "is for a text without a run: a run has its own")
     run = loading.stored_run(folder).tool
     from attent.views.walk import walk_run
 
@@ -121,16 +107,14 @@ def _walk_run(
 
 
 def _walk_text(sentence: str, text: TextOptions, *, whole: bool) -> Walk:
-    """Return the walk through attention of a text alone."""
+    """Return the walk through the attention of a text without a run."""
     if (Path(sentence) / "config.json").is_file():
-        raise ArgumentError(
-            f"{sentence} is a run folder, of which a walk needs a text too: attent walk {sentence} TEXT"
-        )
+        raise ArgumentError(f"{sentence} is a run folder, which needs a text: attent walk {sentence} TEXT")
     for part, name in (("score", text.score), ("normalizer", text.normalizer), ("position", text.position)):
         registry.check(part, name)
     if text.mask is not None:
         check_mask(text.mask)
-    # a score or a position is built for the widths, whatever parameters it needs
+    # scores and positions are built for the widths, so only a normalizer may lack parameters
     _check_complete("normalizer", text.normalizer)
     from attent.views.walk import walk as walk_text
 
@@ -139,18 +123,14 @@ def _walk_text(sentence: str, text: TextOptions, *, whole: bool) -> Walk:
         from attent.text import word_vectors
 
         text_words = f"{sentence} {text.cross or ''}".split()
-        # vectors often have lower case alone
+        # files of vectors often have words in lower case only
         forms = {form for word in text_words for form in (word, word.lower())}
         options["vectors"] = word_vectors.read(text.vectors, forms)
     return walk_text(sentence, whole=whole, **_without_none(options))
 
 
 def _layer(text: str | None) -> tuple[bool, int | None]:
-    """Return whether a walk goes through the whole layer, and the layer's number if one is given.
-
-    Raises:
-        ArgumentError: this is neither a number nor "whole".
-    """
+    """Return whether to walk through the whole layer, and the layer's number if one is given."""
     match = re.fullmatch(rf"(whole)?(?:(?(1):)({NUMBER.pattern}))?", text or "")
     if match is None or text == "":
         raise ArgumentError(f"--layer must be a number from 0, whole, or whole:0, got {text!r}")
@@ -158,15 +138,15 @@ def _layer(text: str | None) -> tuple[bool, int | None]:
 
 
 def _check_complete(kind: str, name: str | None) -> None:
-    """Raise if a part needs more than its name."""
+    """Raise `ArgumentError` if a part needs more than its name."""
     from attent.attention import choices
 
     missing = None if name is None else choices.missing(kind, name)
     if missing is not None:
         example, complete_names = missing
         raise ArgumentError(
-            f"--{kind} {name} needs values that a command cannot give; "
-            f"it takes {', '.join(complete_names)}; or in Python: attent.walk(TEXT, {example})"
+            f"--{kind} {name} needs values that a command cannot give: "
+            f"use {', '.join(complete_names)}; or in Python: attent.walk(TEXT, {example})"
         )
 
 
