@@ -36,7 +36,7 @@ def test_ranges_hold_every_row_once_and_enough_of_them() -> None:
 def test_models_are_judged_by_length(options, silent) -> None:
     messages: list[str] = []
     comparison = compare(options(models=["none", "luong"], seeds=2), say=messages.append, progress=silent)
-    assert messages[0].startswith("4 trainings, none finished already: at most about ")
+    assert messages[0].startswith("4 trainings, none already finished: at most about ")
     assert messages[1:5] == ["1/4 dates/none-1", "2/4 dates/none-2", "3/4 dates/luong-1", "4/4 dates/luong-2"]
     summary, by_length = comparison.report.tables
     assert [row["model"] for row in summary.rows] == ["RNN, fixed vector", "RNN, Luong"]
@@ -51,7 +51,7 @@ def test_models_are_judged_by_length(options, silent) -> None:
     # once more, nothing is left to do
     messages.clear()
     repeated = compare(options(models=["none", "luong"], seeds=2), say=messages.append, progress=silent)
-    assert messages[0].startswith("4 trainings, 4 of them finished already")
+    assert messages[0].startswith("4 trainings, 4 of them already finished")
     assert len(messages) == 1
     assert repeated.values()["figures"] == comparison.values()["figures"]
 
@@ -133,10 +133,10 @@ def test_captions_of_another_folder_are_not_taken_for_those_joined_before(tmp_pa
                 file.writelines(f"{word} {number}\n" for number in range(15))
     captions = join_captions(tmp_path / "one", tmp_path / "to")
     assert join_captions(tmp_path / "one", tmp_path / "to") == captions
-    with pytest.raises(ArgumentError, match=r"train.tsv holds other pairs than those to be joined now: name"):
+    with pytest.raises(ArgumentError, match=r"train.tsv contains other pairs: name"):
         join_captions(tmp_path / "other", tmp_path / "to")
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"is no folder of Multi30k, it has no tok/train.lc.norm.tok.en.gz:"):
+    with pytest.raises(ArgumentError, match=r"does not contain Multi30k's tok/train.lc.norm.tok.en.gz:"):
         join_captions(tmp_path, tmp_path / "to")

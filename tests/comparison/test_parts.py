@@ -85,7 +85,7 @@ def test_normalizers_are_compared_by_the_same_experiment(options, silent) -> Non
     assert (result.name, result.figures[0].x, table.columns[1].title) == ("normalizers", "normalizer", "normalizer")
     with pytest.raises(UnknownNameError, match="unknown normalizer 'top_k'"):
         compare(options(parts=["top_k"]), "normalizers")
-    with pytest.raises(ArgumentError, match="holds the comparison 'normalizers', not 'scores'"):
+    with pytest.raises(ArgumentError, match="contains the comparison 'normalizers', not 'scores'"):
         compare(options(parts=["dot"]))
 
 
@@ -125,5 +125,5 @@ def test_parts_are_compared_on_ones_own_pairs(options, silent, pairs: Path) -> N
     assert [column.title for column in table.columns[2:4]] == ["BLEU [95 %] (seeds)", "exact match [95 %] (seeds)"]
     assert all(row["bleu_values"]["sentences"] == 3 for row in table.rows)
     pairs.write_text(pairs.read_text(encoding="utf-8") + "\none\tmore", encoding="utf-8")
-    with pytest.raises(ArgumentError, match="holds a comparison on other data"):
+    with pytest.raises(ArgumentError, match="contains a comparison on other data"):
         compare(chosen)

@@ -82,6 +82,6 @@ def test_a_language_that_no_reference_is_in_is_said(run_folder: Path, files: tup
         patch.setattr("attent.tasks.translation.translator.Translator.translate", lambda *_: ["un chien court"] * 5)
         result = compare([run_folder, copy], *files, tmp_path / "out", say=messages.append)
     assert messages[1] == (
-        f"warning: 0% of the words that {run_folder} writes are in {files[1]}: was it trained on these two languages?"
+        f"warning: only 0% of the words written by {run_folder} occur in {files[1]}: was it trained on these languages?"
     )
     assert messages[1] in result.report.notes

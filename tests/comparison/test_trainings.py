@@ -20,12 +20,12 @@ def test_what_is_trained_is_not_trained_again(small: None, tmp_path: Path, silen
     messages: list[str] = []
     train([planned()], tmp_path, say=messages.append, progress=silent)
     assert messages == [
-        "1 training, none finished already: limited by updates alone, so the duration is unknown",
+        "1 training, none already finished: limited only by updates, so the duration is unknown",
         "1/1 dates/luong-1",
     ]
     written = (tmp_path / "dates/luong-1/model.safetensors").stat().st_mtime_ns
     train([planned()], tmp_path, say=messages.append, progress=silent)
-    assert messages[2:] == ["1 training, 1 of them finished already: at most about 0 minutes"]
+    assert messages[2:] == ["1 training, 1 of them already finished: at most about 0 minutes"]
     assert (tmp_path / "dates/luong-1/model.safetensors").stat().st_mtime_ns == written
 
 
@@ -53,7 +53,7 @@ def test_what_was_interrupted_goes_on(small: None, tmp_path: Path, silent, monke
 
 def test_other_settings_are_refused(small: None, tmp_path: Path, silent) -> None:
     train([planned()], tmp_path, say=lambda line: None, progress=silent)
-    with pytest.raises(ArgumentError, match="luong-1 was trained with another training: give the same options"):
+    with pytest.raises(ArgumentError, match="luong-1 was trained with another training: use the same options"):
         train([planned(3)], tmp_path, say=lambda line: None, progress=silent)
     second = TrainingPlan("dates/luong-1", planned(name="bahdanau").settings)
     with pytest.raises(ArgumentError, match="was trained with another model"):
@@ -68,7 +68,7 @@ def test_outcome_and_translations_are_those_of_the_run(small: None, tmp_path: Pa
     assert actual.loss > 0
     messages: list[str] = []
     translations = translate(planned(), tmp_path, "held-out dates", ["en | May 1, 2020"], messages.append)
-    assert messages == ["translating 1 texts of held-out dates by dates/luong-1"]
+    assert messages == ["translating 1 texts of held-out dates with dates/luong-1"]
     assert translate(planned(), tmp_path, "held-out dates", ["en | May 1, 2020"], messages.append) == translations
     assert len(messages) == 1
     assert len(translate(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"], messages.append).texts) == 1
@@ -78,19 +78,19 @@ def test_outcome_and_translations_are_those_of_the_run(small: None, tmp_path: Pa
     translate(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"], messages.append)
     assert len(messages) == 3
     (tmp_path / "dates/luong-1.held-out-dates.json").write_text("{")
-    with pytest.raises(RunError, match=r"held-out-dates.json is damaged: remove it, and it will be created again"):
+    with pytest.raises(RunError, match=r"held-out-dates.json is damaged: remove it to have it created again"):
         translate(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"])
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     claim(tmp_path / "new", "length")
     claim(tmp_path / "new", "length")
-    with pytest.raises(ArgumentError, match=r"new holds the comparison 'length', not 'why': name another folder"):
+    with pytest.raises(ArgumentError, match=r"new contains the comparison 'length', not 'why': name another folder"):
         claim(tmp_path / "new", "why")
-    with pytest.raises(ArgumentError, match=r"is not empty and holds no comparison"):
+    with pytest.raises(ArgumentError, match=r"is not empty and contains no comparison"):
         claim(tmp_path, "length")
     (tmp_path / "file").write_text("")
-    with pytest.raises(ArgumentError, match=r"file is not empty and holds no comparison"):
+    with pytest.raises(ArgumentError, match=r"file is not empty and contains no comparison"):
         claim(tmp_path / "file", "length")
     (tmp_path / "new/comparison.json").write_text(json.dumps([]))
     with pytest.raises(RunError, match=r"comparison.json is damaged"):

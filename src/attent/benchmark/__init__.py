@@ -1,4 +1,4 @@
-"""The speed of a run on this machine, and the machine's row of the table by which attention chooses."""
+"""Measurements of a run's speed, and calibration of the choice between dense attention and PyTorch's."""
 
 from __future__ import annotations
 

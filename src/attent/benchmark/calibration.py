@@ -1,4 +1,4 @@
-"""A calibration: the row of the machines' table whose choices cost least here.
+"""Calibration: choose the row of the machine table whose choices between implementations cost least here.
 
 Dense attention and PyTorch's are timed on this machine.
 """
@@ -23,7 +23,7 @@ from attent.ops.eligibility import processor_class
 Work = Callable[[], object]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 KEYS, HEADS, WIDTH = (128, 256, 512, 1024, 2048, 4096), 2, 64
-# The share by which costs differ from one calibration to the next.
+# Relative difference of costs between two calibrations of the same machine.
 NOISE = 0.02
 COLUMNS = (
     Column("keys", "keys", ",d"),
@@ -36,7 +36,7 @@ COSTS = Column("row", "row"), Column("machine", "measured on"), Column("cost", "
 
 
 class Timing(NamedTuple):
-    """Milliseconds of one side: the least and the median."""
+    """Milliseconds of one side: the minimum and the median."""
 
     best: float
     median: float
@@ -45,16 +45,19 @@ class Timing(NamedTuple):
 def time_in_turn(
     sides: Mapping[str, Work], *, rounds: int = 15, seconds: float = 3.0, wait: Callable[[], object] = lambda: None
 ) -> dict[str, Timing]:
-    """Time each side, the sides in turn; fewer rounds if they take long.
+    """Time each side in turn, in fewer rounds if they take long.
 
-    Within a round each side runs four times in a row and the first does not count, so that each finds the caches and
-    the allocator as it left them itself, not as the side before it did.
+    In each round, a side runs four times in a row, and the first run does not count. Thus caches and the allocator are
+    in the state that the side itself left, not the one before it.
 
     Args:
-        sides: the work to time, by name; each is run once before.
-        rounds: the most rounds.
-        seconds: no new round begins after this time, except up to the third.
-        wait: returns when the device is idle.
+        sides: work to time, by name; each side also runs once as a warm-up.
+        rounds: maximum number of rounds.
+        seconds: time after which no new round begins, except for the first three.
+        wait: function that returns when the device is idle.
+
+    Returns:
+        The timing of each side.
     """
     durations: dict[str, list[float]] = {name: [] for name in sides}
     for work in sides.values():
@@ -77,19 +80,19 @@ def time_in_turn(
 def calibrate(
     *, keys: Sequence[int] = KEYS, seconds: float = 0.5, say: Callable[[str], None] = lambda line: None
 ) -> Report:
-    """Time both sides at each length, choose the row that costs least, and write it to the user's cache folder.
+    """Time both sides at each length, choose the cheapest row, and write it to the user's cache folder.
 
     Args:
-        keys: the lengths to measure.
-        seconds: for each of them; no new round begins after.
-        say: gets a line for each length.
+        keys: lengths to measure.
+        seconds: time for each measurement, after which no new round begins.
+        say: called with a line for each length.
 
     Raises:
-        ImplementationError: dense attention was not compiled, so that there is nothing to choose.
+        ImplementationError: dense attention was not compiled, so there is nothing to choose.
     """
     if not is_compiled():
         raise ImplementationError(
-            "there is nothing to choose: attent's library was not compiled, and PyTorch serves every call"
+            "there is nothing to choose: attent's library was not compiled, so PyTorch is always used"
         )
     timings: list[Row] = []
     for dtype in DTYPES:
@@ -110,24 +113,21 @@ def calibrate(
             [{"row": row.name, "machine": row.machine, "cost": costs[row.name]} for row in ROWS.values()],
         ),
     ]
-    note = (
-        f"The row {best.name!r} decides from now on: {path} says so; remove that file to return to the processor's own "
-        "row."
-    )
+    note = f"attent now uses the row {best.name!r}, stored in {path}; remove that file to use the processor's own row."
     return Report("Dense attention beside PyTorch's", machine_info(), tables, [note])
 
 
 def cheapest(costs: Mapping[str, float]) -> str:
-    """Return the row that costs least.
+    """Return the name of the cheapest row.
 
-    The one of this processor's class if none is cheaper by more than the noise of the timings.
+    Prefer the row of this processor's class unless another is cheaper by more than the noise of the timings.
     """
     own, best = processor_class(), min(costs, key=lambda name: costs[name])
     return own if own in costs and costs[own] <= (1 + NOISE) * costs[best] else best
 
 
 def cost(row: MachineRow, timings: Sequence[Row]) -> float:
-    """Return the mean factor by which a row's choices are slower than the faster side; 1 if each is the faster one."""
+    """Return the mean ratio of the time of a row's choices to the faster side's; 1 if all choices are the fastest."""
     factors: list[float] = []
     for timing in timings:
         limit = row.dense_keys(

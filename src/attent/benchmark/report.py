@@ -1,4 +1,4 @@
-"""Results of measurements as tables for people (Markdown) and values for machines (JSON)."""
+"""Results of measurements as tables in Markdown and values for JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from attent.devices import core_count, described, processor
 
 CPU = torch.device("cpu")
-# Values by key: text, numbers, or None where there is none.
+# Values by key: text, numbers, or None if there is no value.
 Row = dict[str, Any]
 
 
@@ -23,9 +23,9 @@ class Column(NamedTuple):
     """A column of a table.
 
     Args:
-        key: the value of a row that it shows.
-        title: its heading.
-        form: a format of Python for numbers, or a function that writes them.
+        key: key of the value to show.
+        title: heading.
+        form: Python format specification for numbers, or a function that formats them.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Column(NamedTuple):
     form: str | Callable[[float], str] = ""
 
     def cell(self, row: Row) -> str:
-        """Return the text of this column in a row; empty where the value is missing or not finite."""
+        """Return the text of this column in a row; empty if the value is missing or not finite."""
         value = finite(row.get(self.key))
         if value is None or isinstance(value, str):
             return value or ""
@@ -45,9 +45,9 @@ class ResultTable:
     """Rows of values, some of which are shown.
 
     Args:
-        title: above the table.
-        columns: from left to right.
-        rows: values by key; JSON holds all of them.
+        title: title above the table.
+        columns: columns from left to right.
+        rows: values by key; JSON contains all of them.
     """
 
     title: str
@@ -55,7 +55,7 @@ class ResultTable:
     rows: Sequence[Row]
 
     def lines(self) -> list[str]:
-        """Return the table in Markdown."""
+        """Return the table in Markdown, line by line."""
         return markdown(
             [column.title for column in self.columns],
             [[column.cell(row) for column in self.columns] for row in self.rows],
@@ -68,10 +68,10 @@ class Report:
 
     Args:
         title: what was measured.
-        machine: as `machine_info` describes it.
+        machine: description of the machine from `machine_info`.
         tables: the results.
-        notes: further remarks, such as what was left out and why.
-        command: that measured it, where there was one.
+        notes: further remarks, such as omissions and their reasons.
+        command: command that measured it, if there was one.
     """
 
     title: str
@@ -102,19 +102,19 @@ class Report:
 
 
 def three_digits(value: float) -> str:
-    """Write a number to three digits, and never as a power of ten: 0.0512, 3.40, 1,264."""
+    """Format a number with three significant digits and no exponent: 0.0512, 3.40, 1,264."""
     integer_digits = math.floor(math.log10(abs(value))) + 1 if value else 1
     return f"{value:,.{max(3 - integer_digits, 0)}f}"
 
 
 def revision(file: Path = Path(__file__)) -> str | None:
-    """Return the commit of the checkout that a file belongs to, with a star if files of it have changed.
+    """Return the commit of the Git checkout that contains a file, with a star if tracked files have changed.
 
-    None outside of one.
+    Return None if the file is not in a checkout.
     """
     git = ["git", "-C", str(file.parent)]
     try:
-        # an installed package may lie in the checkout of something else
+        # an installed package may be inside the checkout of another project
         subprocess.run([*git, "ls-files", "--error-unmatch", file.name], capture_output=True, check=True)
         described = subprocess.run(
             [*git, "describe", "--always", "--dirty=*"], capture_output=True, text=True, check=True
@@ -125,7 +125,7 @@ def revision(file: Path = Path(__file__)) -> str | None:
 
 
 def machine_info(device: torch.device = CPU) -> dict[str, str | int]:
-    """Return the processor, usable cores, torch's threads, the GPU if it computes, versions and commit."""
+    """Return the processor, usable cores, torch's threads, the GPU if it is used, versions and commit."""
     commit = revision()
     return {
         "processor": processor(),
@@ -140,10 +140,7 @@ def machine_info(device: torch.device = CPU) -> dict[str, str | int]:
 
 
 def machine_sentence(machine: Mapping[str, str | int]) -> str:
-    """Describe the machine in a sentence, and the commit of attent where it is known.
-
-    A star says that files of it have changed.
-    """
+    """Describe the machine, and the commit of attent if it is known, in one sentence."""
     threads = f"{machine['threads']} thread{'s' if machine['threads'] != 1 else ''}"
     commit = str(machine.get("commit", ""))
     tree = "files changed" if commit.endswith("*") else "clean tree"
@@ -152,12 +149,12 @@ def machine_sentence(machine: Mapping[str, str | int]) -> str:
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Write a table in Markdown, line by line."""
+    """Return a table in Markdown, line by line."""
     return ["| " + " | ".join(row) + " |" for row in [columns, ["---"] * len(columns), *rows]]
 
 
 def finite(value: Any) -> Any:
-    """Return a value with every number in it that is not finite replaced by None."""
+    """Return a value in which numbers that are not finite are replaced with None."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
 """The speed of a run on this machine.
 
-Lines a second and milliseconds of one line of a translator, by attent and by the engines that the run was exported to;
-new tokens a second of a language model.
+For a translator, lines per second and milliseconds per line, with attent and with the engines that the run was
+exported to; for a language model, new tokens per second.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from attent.tasks.translation.engine import Engine
 from attent.tasks.translation.translator import Translator
 from attent.text.readers import read_lines
 
-# The most lines of a file that are translated.
+# The maximum number of lines to translate.
 LINES = 1000
-# Lines of a batch: a search with a beam holds that many times as many.
+# Lines per batch: a beam search has several hypotheses for each line.
 BATCH_SIZES = {"greedy": (32, 64, 128, 256), "beam 5": (8, 16, 32, 64)}
-# Lines that are also translated one at a time.
+# The number of lines that are also translated one at a time.
 SINGLE_LINES = 100
-# Lines that warm an engine up.
+# The number of lines to warm up an engine with.
 WARM_UP_LINES = 8
-# Lines that each engine translates before the next one's turn.
+# The number of lines that an engine translates before the next engine's turn.
 TURN_LINES = 20
-# Texts that are generated side by side, new tokens of each, and of those that warm the model up.
+# Batch sizes of text generation, new tokens per text, and new tokens for the warm-up.
 TEXTS, NEW_TOKENS, WARM_UP_TOKENS = (1, 8, 32), 64, 4
-# Each side's fastest round counts.
+# The number of rounds, of which the fastest counts.
 ROUNDS = 3
 Say = Callable[[str], None]
 
@@ -56,15 +56,15 @@ def measure(
     """Measure how fast a run translates or generates text.
 
     Args:
-        run: the run folder of a translator or of a language model.
-        file: lines to translate; what the run was validated on unless given.
-        device: of attent; exported engines compute on the CPU.
-        trust_code: whether the run may name modules to import.
-        dtype: the type of attent's weights; the run's own unless given.
-        say: gets a line for each measurement.
+        run: run folder of a translator or a language model.
+        file: lines to translate; the run's validation set unless given.
+        device: device for attent; exported engines compute on the CPU.
+        trust_code: True to import modules that the run names.
+        dtype: type of attent's weights; the run's own unless given.
+        say: called with a line for each measurement.
 
     Raises:
-        ArgumentError: the run does neither, or generates text and a file is given, or the file holds no line.
+        ArgumentError: the run does neither, generates text although a file is given, or the file contains no line.
         DataError: the file cannot be read.
         RunError: the run folder is missing or damaged.
     """
@@ -74,7 +74,7 @@ def measure(
             raise ArgumentError(f"{run} is a language model, which is measured without a file: attent bench {run}")
         return _generation(tool, device, say)
     if not isinstance(tool, Translator):
-        raise ArgumentError(f"{run} neither translates nor generates text, and nothing else is timed")
+        raise ArgumentError(f"{run} neither translates nor generates text, so it cannot be timed")
     if file is None:
         tokenizers = tool.source_tokenizer, tool.target_tokenizer
         texts: Sequence[str] = sample_of(read_config(run), tokenizers, tool.longest).lines
@@ -97,13 +97,13 @@ def measure_translation(
 
     Args:
         run: the run folder.
-        translator: the run's.
-        texts: the lines to translate.
-        rounds: the fastest of them counts.
-        sizes: lines of a batch, by the name of the search; those beyond the number of lines are left out, except the
+        translator: the run's translator.
+        texts: lines to translate.
+        rounds: number of rounds, of which the fastest counts.
+        sizes: lines per batch, by the name of the search; sizes above the number of lines are omitted, except the
             first.
-        device: of the translator.
-        say: gets a line for each measurement.
+        device: device of the translator.
+        say: called with a line for each measurement.
     """
     engines: dict[str, Engine] = {"attent": translator}
     notes: list[str] = []
@@ -111,7 +111,7 @@ def measure_translation(
         try:
             engines[name] = exporting.load(run, name)
         except AttentError as error:
-            notes.append(f"{name} is left out: {error}")
+            notes.append(f"{name} is omitted: {error}")
     for engine in engines.values():
         engine.search(texts[:WARM_UP_LINES])
     tables: list[ResultTable] = []
@@ -135,15 +135,15 @@ def rate_table(
     rounds: int = ROUNDS,
     say: Say = lambda line: None,
 ) -> ResultTable:
-    """Measure how much each side does in a second in batches of each size, the sides in turn.
+    """Measure the amount of work per second for each side and batch size, the sides in turn.
 
     Args:
-        title: of the table.
-        sides: a batch size → the work, by name; it returns when the work is done.
-        sizes: of the batches.
-        amount: a batch size → the amount of the work.
-        rounds: the table shows the fastest; values hold the median one too.
-        say: gets a line for each measurement.
+        title: title of the table.
+        sides: functions by name that do the work for a batch size and return when it is done.
+        sizes: batch sizes.
+        amount: function from a batch size to the amount of work.
+        rounds: number of rounds; the table shows the fastest, and its values include the median.
+        say: called with a line for each measurement.
     """
     durations: dict[tuple[str, int], list[float]] = {(name, size): [] for name in sides for size in sizes}
     for number in range(1, rounds + 1):
@@ -166,12 +166,12 @@ def rate_table(
 def line_latencies(
     engines: Mapping[str, Engine], texts: Sequence[str], searches: Sequence[str], say: Say = lambda line: None
 ) -> list[Row]:
-    """Measure milliseconds of one line at a time, the engines in turn: the median, and the 95th percentile."""
+    """Measure the median and the 95th percentile of milliseconds per line, one line at a time, engines in turn."""
     rows: dict[str, Row] = {name: {"engine": name} for name in engines}
     for search in searches:
         durations: dict[str, list[float]] = {name: [] for name in engines}
         say(f"{search}, {len(texts)} lines one at a time")
-        # several lines a turn: the threads of the engine before spin on for a moment
+        # several lines per turn, since the threads of the previous engine keep spinning for a moment
         for first in range(0, len(texts), TURN_LINES):
             for name, engine in engines.items():
                 for text in texts[first : first + TURN_LINES]:
@@ -185,7 +185,7 @@ def line_latencies(
 
 
 def generate(generator: TextGenerator, texts: int, tokens: int = NEW_TOKENS) -> object:
-    """Generate this number of texts greedily, from their beginning, each of exactly so many tokens."""
+    """Generate this many texts greedily without a prompt, each of exactly `tokens` tokens."""
     generator.stops_at_line_end = False
     return generator.generate([""] * texts, GenerationSettings(max_new_tokens=tokens))
 
@@ -198,4 +198,4 @@ def _generation(generator: TextGenerator, device: torch.device, say: Say) -> Rep
     generate(generator, max(TEXTS), WARM_UP_TOKENS)
     sides = {"attent": partial(generate, generator)}
     table = rate_table("greedy, new tokens per second", sides, TEXTS, lambda size: size * NEW_TOKENS, say=say)
-    return Report(f"Text generation, {NEW_TOKENS} tokens a text", machine_info(device), [table])
+    return Report(f"Text generation, {NEW_TOKENS} tokens per text", machine_info(device), [table])

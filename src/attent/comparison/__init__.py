@@ -1,4 +1,4 @@
-"""Models compared after the same training: by source length, by score, by normalizer; and runs that exist."""
+"""Comparisons of models after equal training, by source length, score or normalizer, and of existing runs."""
 
 from __future__ import annotations
 

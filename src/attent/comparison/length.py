@@ -1,4 +1,4 @@
-"""Quality of translations by the length of the source: a fixed vector against attention."""
+"""Translation quality by source length: a fixed context vector compared with attention."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from attent.text.text import Pair, ReadReport
 from attent.training.progress import Progress
 
 UPDATES, MINUTES_ON_DATES, MINUTES_ON_CAPTIONS, SEEDS = 1000, 3.0, 5.0, 2
-# Minutes to judge a model.
+# Minutes to evaluate a model.
 JUDGING_DATES, JUDGING_CAPTIONS = 0.25, 1.5
-# The fewest sentences of a range of lengths.
+# The minimum number of sentences in a range of lengths.
 MIN_SENTENCES = 20
 # Columns of `mean_outcome`.
 OUTCOME_COLUMNS = (
@@ -47,31 +47,30 @@ OUTCOME_COLUMNS = (
     Column("tokens_per_second", "tokens/s", ",.0f"),
 )
 
-# The parts of Multi30k, English to German, lower-cased and split into words, in the folder that `attent data multi30k`
-# fills.
+# The parts of Multi30k, English to German, lowercased and tokenized, in the folder written by `attent data multi30k`.
 MULTI30K = {
     part: tuple(f"tok/{name}.lc.norm.tok.{language}.gz" for language in ("en", "de"))
     for part, name in {"train": "train", "valid": "val", "test": "test_2016_flickr"}.items()
 }
-# The most captions, or dates, in a joined pair.
+# The maximum number of captions, and of dates, in a joined pair.
 MAX_JOINED, MAX_JOINED_DATES = 5, 3
-# Passes over those of training, each of which joins them anew.
+# Passes over the training pairs, each of which joins them in a new order.
 PASSES = 3
 
 
 @dataclass(frozen=True)
 class LengthCorpus:
-    """A corpus on which models are trained and judged by length.
+    """A corpus to train models on and to evaluate them by source length.
 
     Args:
-        name: of its folder and its figure.
-        title: of its figure.
-        unit: of a source's length.
-        length: of a source.
-        width: of a range of lengths that is judged together.
+        name: name of its folder and its figure.
+        title: title of its figure.
+        unit: unit of a source's length.
+        length: function that returns the length of a source.
+        width: width of a range of lengths whose sentences are evaluated together.
         measure: the score.
-        test: the pairs to judge by.
-        plan: a model's name and a seed → its training.
+        test: test pairs.
+        plan: function from a model's name and a seed to its training.
     """
 
     name: str
@@ -85,13 +84,13 @@ class LengthCorpus:
 
 
 def compare(options: Options, *, say: Say = print, progress: Progress | None = None) -> ModelComparison:
-    """Train each model on joined dates, and joined captions if their folder is given; judge by source length.
+    """Train each model on joined dates, and on joined captions if their folder is given; evaluate by source length.
 
-    The figure is that of Bahdanau et al. (2015), figure 2, arXiv 1409.0473: BLEU against the length of the source, for
-    models trained on the same sentences.
+    Reproduces figure 2 of Bahdanau et al. (2015), arXiv 1409.0473: BLEU against source length, for models trained on
+    the same sentences.
 
     Raises:
-        ArgumentError: a model is unknown, or the folder of captions or of the comparison is another's.
+        ArgumentError: a model is unknown, the captions are missing, or the folder holds another comparison.
     """
     models, seeds = trainings.select("model", options.models, MODELS), options.seed_range(SEEDS)
     trainings.claim(options.out, "length")
@@ -115,7 +114,7 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
         )
     notes = [
         f"Seeds {', '.join(map(str, seeds))}. An interval holds 95 % of {RESAMPLES:,} resamples of the test "
-        "sentences; the scores of several seeds stand in brackets. Tokens per second are target tokens of training."
+        "sentences; scores of single seeds are in parentheses. Tokens per second are target tokens during training."
     ]
     return ModelComparison("length", Report("Quality by source length", machine_info(), tables, notes), figures)
 
@@ -136,7 +135,7 @@ def _captions(options: Options) -> LengthCorpus:
 
     def plan(name: str, seed: int) -> TrainingPlan:
         limits = {"updates": options.updates, "minutes": options.minutes or MINUTES_ON_CAPTIONS}
-        # in a model this wide Luong's weights would be all but hard from the first updates on: docs/compare.md
+        # in a model this wide, Luong's weights would be almost hard from the first updates: docs/compare.md
         scale = {"scaled_score": True} if name == "luong" else {}
         model = trainings.model_settings(name, captions=True) | scale
         settings = trainings.settings_on_captions(files, model, **limits, seed=seed)
@@ -157,7 +156,7 @@ def _captions(options: Options) -> LengthCorpus:
 def _judge(
     corpus: LengthCorpus, name: str, seeds: Sequence[int], options: Options, say: Say
 ) -> tuple[dict[str, Any], Series]:
-    """Return a model's row of the table, and its line."""
+    """Return a model's row in the table and its line in the figure."""
     plans = [corpus.plan(name, seed) for seed in seeds]
     sources, references = [pair.source for pair in corpus.test], [pair.target for pair in corpus.test]
     translations = [trainings.translate(plan, options.out, "test", sources, say) for plan in plans]
@@ -179,9 +178,9 @@ def _judge(
 
 
 def length_ranges(lengths: Sequence[int], width: int) -> list[list[int]]:
-    """Return the rows of each range of lengths, from the shortest.
+    """Return the row numbers for each range of lengths, shortest first.
 
-    A range of few rows joins its neighbor nearer the middle.
+    A range with too few rows at either end is merged with its neighbor.
     """
     ranges: dict[int, list[int]] = {}
     for row, length in enumerate(lengths):
@@ -195,14 +194,14 @@ def length_ranges(lengths: Sequence[int], width: int) -> list[list[int]]:
 
 
 def mean_outcome(outcomes: Sequence[trainings.Outcome]) -> dict[str, Any]:
-    """Return the mean outcome of several seeds, for a row of a table.
+    """Return the mean outcome of several seeds as values for a table row.
 
     Args:
-        outcomes: of each seed, at least one.
+        outcomes: one outcome per seed, at least one.
 
     Returns:
-        parameters, which every seed has alike; updates, minutes and tokens_per_second (target tokens), the means;
-        computed, every precision and number of threads that occurred.
+        parameters, equal for all seeds; the means of updates, minutes and tokens_per_second (target tokens); and
+        computed, each combination of precision and threads that occurred.
     """
     computed = {
         f"{outcome.precision}, {outcome.threads} thread{'s' if outcome.threads > 1 else ''}" for outcome in outcomes
@@ -217,7 +216,7 @@ def mean_outcome(outcomes: Sequence[trainings.Outcome]) -> dict[str, Any]:
 
 
 def seeds_title(seeds: Sequence[int]) -> str:
-    """Return how often each model was trained, for a title."""
+    """Return the number of seeds as words for a title."""
     return "one seed" if len(seeds) == 1 else f"mean of {len(seeds)} seeds"
 
 
@@ -243,38 +242,38 @@ def _length_table(corpus: LengthCorpus, series: Sequence[Series]) -> ResultTable
 
 
 def join_captions(folder: Path, out: Path) -> tuple[dict[str, str], list[Pair]]:
-    """Write pairs for training and validation, and return them with those of the test.
-
-    1 to 5 captions joined in each, see `join`.
+    """Write training and validation pairs of 1 to 5 joined captions; see `join`.
 
     Args:
-        folder: that of Multi30k.
+        folder: Multi30k's folder.
         out: folder for train.tsv and valid.tsv.
 
+    Returns:
+        The paths of both files, by their keys in the settings of a text, and the test pairs.
+
     Raises:
-        ArgumentError: it is no folder of Multi30k, or `out` holds captions of another folder.
+        ArgumentError: `folder` does not have the files of Multi30k, or `out` contains other pairs.
     """
     missing = [name for names in MULTI30K.values() for name in names if not (folder / name).is_file()]
     if missing:
-        raise ArgumentError(
-            f"{folder} is no folder of Multi30k, it has no {missing[0]}: attent data multi30k --out {folder}"
-        )
+        raise ArgumentError(f"{folder} does not contain Multi30k's {missing[0]}: attent data multi30k --out {folder}")
     return join(
         {part: read_captions(*(folder / name for name in names)) for part, names in MULTI30K.items()}, MAX_JOINED, out
     )
 
 
 def join_dates(settings: DatesSettings, out: Path) -> tuple[dict[str, str], list[Pair]]:
-    """Write pairs for training and validation, and return them with those of the test.
-
-    1 to 3 dates joined in each, see `join`.
+    """Write training and validation pairs of 1 to 3 joined dates; see `join`.
 
     Args:
-        settings: of the dates.
+        settings: settings of the dates.
         out: folder for train.tsv and valid.tsv.
 
+    Returns:
+        The paths of both files, by their keys in the settings of a text, and the test pairs.
+
     Raises:
-        ArgumentError: `out` holds other dates.
+        ArgumentError: `out` contains other pairs.
     """
     corpus = dates(settings)
     return join(
@@ -285,22 +284,22 @@ def join_dates(settings: DatesSettings, out: Path) -> tuple[dict[str, str], list
 
 
 def join(parts: Mapping[str, Sequence[Pair]], maximum: int, out: Path) -> tuple[dict[str, str], list[Pair]]:
-    """Write pairs for training and validation, and return them with those of the test.
+    """Write training and validation pairs, each of which joins a few short pairs.
 
-    A few short pairs joined in each. Training takes all short pairs in a random order, a random number at a time, in
-    several passes; validation and test have as many pairs of each number, and each short pair of the test is in one of
-    them alone. The draws are the same each time.
+    For training, all short pairs are joined in a random order, a random number at a time, in several passes. Validation
+    and test have equally many joined pairs of each number, and use each short pair at most once. Random numbers are the
+    same in every call.
 
     Args:
-        parts: the short pairs of train, valid and test.
-        maximum: how many short pairs are joined at most.
+        parts: short pairs of train, valid and test.
+        maximum: maximum number of short pairs to join.
         out: folder for train.tsv and valid.tsv.
 
     Returns:
-        Their paths, as the settings of a text name them, and the test's pairs.
+        The paths of both files, by their keys in the settings of a text, and the test pairs.
 
     Raises:
-        ArgumentError: `out` holds other pairs.
+        ArgumentError: `out` contains other pairs.
     """
     out.mkdir(parents=True, exist_ok=True)
     files: dict[str, str] = {}
@@ -312,13 +311,13 @@ def join(parts: Mapping[str, Sequence[Pair]], maximum: int, out: Path) -> tuple[
         if not path.is_file():
             write_text(path, text)
         elif path.read_bytes() != text.encode():
-            raise ArgumentError(f"{path} holds other pairs than those to be joined now: name another folder with --out")
+            raise ArgumentError(f"{path} contains other pairs: name another folder with --out")
         files[part] = str(path.resolve())
     return files, _balanced_pairs(parts["test"], maximum)
 
 
 def read_captions(source: Path, target: Path) -> list[Pair]:
-    """Return the pairs of two files, line by line."""
+    """Return the pairs of lines of two files."""
     return [pair for _, pair in read_parallel(source, target, ReadReport(str(source)))]
 
 
@@ -334,9 +333,9 @@ def _training_pairs(pairs: Sequence[Pair], maximum: int) -> list[Pair]:
 
 
 def _balanced_pairs(pairs: Sequence[Pair], maximum: int) -> list[Pair]:
-    """Join into as many of each number as the pairs suffice for.
+    """Return equally many joined pairs of each number, as many as there are pairs for.
 
-    None of these is in two of them, which are thus independent.
+    Each short pair is used at most once, so that the joined pairs are independent.
     """
     order, numbers = random.Random(1).sample(pairs, len(pairs)), range(1, maximum + 1)
     stack = iter(order)

@@ -1,4 +1,4 @@
-"""Every score, or every normalizer, in the same two models, on dates or on pairs of one's own."""
+"""Comparison of all scores, or all normalizers, in the same two models, on dates or on your own pairs."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from attent.text.text import Pair
 from attent.training.progress import Progress
 
 UPDATES, MINUTES, SEEDS = 1200, 3.0, 1
-# Luong's attention to a window of the source, here with their score "general".
+# Luong's local attention, to a window of the source, here with the score "general".
 LOCAL = {"local-m": "m", "local-p": "p"}
 ALL_SCORES = (*SCORES, *LOCAL)
-# Those that their name builds: top_k needs a k.
+# Normalizers that can be built from their name alone: top_k needs a k.
 ALL_NORMALIZERS = tuple(name for name in NORMALIZERS if choices.missing("normalizer", name) is None)
 TITLES = {"rnn": "RNN, Luong", "transformer": "Transformer"}
 
@@ -47,10 +47,10 @@ class Slot(NamedTuple):
     """A slot of the formula whose parts are compared.
 
     Args:
-        kind: of its parts.
-        setting: of a model, which names the part.
-        parts: by name.
-        note: on them, for the report.
+        kind: kind of its parts.
+        setting: the model setting that names the part.
+        parts: names of the parts.
+        note: note on the parts for the report.
     """
 
     kind: str
@@ -64,22 +64,23 @@ SLOTS = {
         "score",
         "score",
         ALL_SCORES,
-        "The RNN looks as Luong's does, from the state behind the step; local-m and local-p see 10 tokens to either "
-        "side, of their own place and of one they predict. Tokens per second are target tokens of training: additive "
-        "and general have a path of their own there.",
+        "The RNN attends as Luong's does, from the state after the step; local-m and local-p see 10 tokens on either "
+        "side of the current position and of a predicted one. Tokens per second are target tokens during training, "
+        "where additive and general have fast paths.",
     ),
     "normalizers": Slot(
         "normalizer",
         "normalizer",
         ALL_NORMALIZERS,
-        "The RNN looks as Luong's does, with the score general; the Transformer's score is scaled_dot, and all of its "
-        "attention has the normalizer. Tokens per second are target tokens of training: softmax has fused paths there.",
+        "The RNN attends as Luong's does, with the score general. The Transformer's score is scaled_dot, and all its "
+        "attention uses the normalizer. Tokens per second are target tokens during training, where softmax has fused "
+        "paths.",
     ),
 }
 
 
 class ScoreColumn(NamedTuple):
-    """A column of the table: a measure of translations on a set of pairs, which has a name."""
+    """A column of the table: a measure of translations on a named set of pairs."""
 
     key: str
     title: str
@@ -91,19 +92,18 @@ class ScoreColumn(NamedTuple):
 def compare(
     options: Options, slot: str = "scores", *, say: Say = print, progress: Progress | None = None
 ) -> ModelComparison:
-    """Train an RNN with Luong's attention and a Transformer with each part of a slot, and judge on held-out data.
+    """Train an RNN with Luong's attention and a Transformer with each part of a slot, and evaluate them.
 
-    That is held-out dates, or the validation of one's own pairs.
+    The test data are held-out dates, or the validation set of your own pairs.
 
     Args:
-        options: of the comparison; `text` names one's own pairs.
+        options: options of the comparison; `text` names your own pairs.
         slot: "scores" or "normalizers".
         say: gets a line for each step.
         progress: shows each training to a person.
 
     Raises:
-        ArgumentError: a model or a part is unknown, no model has the parts, or the folder of the comparison is
-            another's.
+        ArgumentError: a model or a part is unknown, no model has the parts, or the folder holds another comparison.
         DataError: the files of pairs cannot be read.
     """
     parts, seeds = SLOTS[slot], options.seed_range(SEEDS)
@@ -128,7 +128,7 @@ def compare(
 
 
 def _part_names(slot: Slot, names: Sequence[str] | None) -> list[str]:
-    """Return the names of parts to compare, one's own last; raise if one is unknown or cannot be built by its name."""
+    """Return the names of the parts to compare, custom ones last; raise if one is unknown or needs more than a name."""
     own = [name for name in names or () if registry.is_imported(name)]
     for name in own:
         choices.score_for(name, 8, 8, 1) if slot.kind == "score" else choices.normalizer(name)
@@ -139,7 +139,7 @@ def _part_names(slot: Slot, names: Sequence[str] | None) -> list[str]:
 def _plan(slot: Slot, model: str, name: str, seed: int, options: Options) -> TrainingPlan:
     settings = trainings.model_settings("luong" if model == "rnn" else "transformer", captions=bool(options.text))
     settings |= {"score": "general", "local": LOCAL[name]} if name in LOCAL else {slot.setting: name}
-    # no colon in the name of a folder, which some systems refuse
+    # some systems do not allow colons in folder names
     run = f"{model}/{name.replace(':', '.')}-{seed}"
     if options.text:
         limits = {"updates": options.updates or UPDATES, "minutes": options.minutes or MINUTES}
@@ -148,7 +148,7 @@ def _plan(slot: Slot, model: str, name: str, seed: int, options: Options) -> Tra
 
 
 def _score_columns(settings: RunSettings) -> list[ScoreColumn]:
-    """Return the columns of scores, the first of which is drawn."""
+    """Return the columns of scores; the first one is plotted."""
     if settings.text is not None:
         pairs = _validation_pairs(settings.text)
         return [
@@ -163,10 +163,10 @@ def _score_columns(settings: RunSettings) -> list[ScoreColumn]:
 
 
 def _validation_pairs(settings: TextSettings) -> list[Pair]:
-    """Return the pairs that a training on these files validates on, at most 1,000, spread over all of them.
+    """Return at most 1,000 evenly spaced pairs of the validation set of these files.
 
     Raises:
-        DataError: a file cannot be read, or holds no pair.
+        DataError: a file cannot be read, or contains no pair.
     """
     pairs = pair_corpus(settings).validation
     count = min(len(pairs), MAX_TRANSLATED)
@@ -193,7 +193,7 @@ def judge(
     say: Say,
     measure: Measure = EXACT_MATCH,
 ) -> Estimate:
-    """Return the score of the trainings of several seeds on a set of pairs."""
+    """Return the score of one model's trainings, one per seed, on a set of pairs."""
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     translations = [trainings.translate(plan, options.out, name, sources, say) for plan in plans]
     return estimate(measure, [measure.statistics(by_seed.texts, references) for by_seed in translations])
@@ -215,13 +215,13 @@ def _report(
         f"{slot.note}"
     )
     if options.text:
-        table_title = f"Judged on {len(first.pairs):,} pairs of the validation"
+        table_title = f"Evaluated on {len(first.pairs):,} validation pairs"
         figure_title, unit = f"{title} on validation pairs", first.title
     else:
         table_title, figure_title, unit = (
-            "Exact match on dates, per cent",
-            f"{title} on dates never seen",
-            "exact match, per cent",
+            "Exact match on dates, percent",
+            f"{title} on unseen dates",
+            "exact match, percent",
         )
     report = Report(title, machine_info(), [ResultTable(table_title, [*columns, *OUTCOME_COLUMNS], rows)], [note])
     series = [Series(TITLES[model], line) for model, line in points.items()]

@@ -1,4 +1,4 @@
-"""The results of a comparison: tables, figures with every point they show, and their files.
+"""The results of a comparison: tables, figures with all their points, and the files of both.
 
 Pictures are drawn with matplotlib, without touching its global state.
 """
@@ -24,7 +24,7 @@ from attent.views.picture import new_figure
 RESAMPLES, LEVEL = 1000, 0.95
 ORDERS = 4
 
-# Numbers of each sentence, (n, k), whose sums decide a score.
+# Numbers for each sentence, (n, k), whose sums determine a score.
 Statistics = np.ndarray
 
 
@@ -33,9 +33,9 @@ class Measure:
     """A score that is computed from sums over sentences.
 
     Args:
-        name: of the score.
-        statistics: translations and references → the numbers of each sentence.
-        score: their sums (k,) → the score, 0 to 100.
+        name: name of the score.
+        statistics: function from translations and references to the numbers of each sentence, (n, k).
+        score: function from their sums, (k,), to the score, 0 to 100.
     """
 
     name: str
@@ -61,22 +61,22 @@ class Estimate(NamedTuple):
     by_seed: tuple[float, ...]
 
     def __str__(self) -> str:
-        """The score, its interval, and the score of each seed if there are several."""
+        """Return the score, its interval, and the score of each seed if there are several."""
         seeds = f" ({', '.join(f'{score:.1f}' for score in self.by_seed)})" if len(self.by_seed) > 1 else ""
         return f"{self.score:.1f} [{self.low:.1f}, {self.high:.1f}]{seeds}"
 
 
 def estimate(measure: Measure, by_seed: Sequence[Statistics]) -> Estimate:
-    """Estimate the mean score of several seeds' models on the same sentences, with an interval by resampling these.
+    """Estimate the mean score of several seeds on the same sentences, with an interval from resampling them.
 
-    Each resample draws as many sentences as there are, with replacement, the same for every seed (Koehn 2004,
-    "Statistical Significance Tests for Machine Translation Evaluation", §3); the interval leaves out 2.5 % of them on
-    either side. The interval shows how much the score depends on the sentences; the scores of the seeds show how much
-    it depends on the seed.
+    Each resample draws n of the n sentences with replacement, the same for every seed (Koehn 2004, "Statistical
+    Significance Tests for Machine Translation Evaluation", §3); the interval excludes 2.5 % of the resamples on either
+    side. It shows how much the score depends on the sentences; the scores of the seeds show how much it depends on the
+    seed.
 
     Args:
         measure: the score.
-        by_seed: the sentences' statistics, one array for each seed, all of the same shape, at least one sentence.
+        by_seed: statistics of the sentences, one array (n, k) per seed, with at least one sentence.
     """
     statistics = np.stack(by_seed).astype(np.float64)  # (seeds, n, k)
     sentences = statistics.shape[1]
@@ -96,7 +96,7 @@ def _match_statistics(translations: Sequence[str], references: Sequence[str]) ->
 
 
 def _bleu_statistics(translations: Sequence[str], references: Sequence[str], *, tokenize: str) -> Statistics:
-    """Return matches and totals of the n-grams of each sentence, by order, and the two lengths."""
+    """Return the n-gram matches and totals of each sentence by order, and the lengths of translation and reference."""
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(tokenize=tokenize, force=True)
@@ -117,9 +117,9 @@ def _bleu(sums: np.ndarray) -> float:
 
 
 EXACT_MATCH = Measure("exact match", _match_statistics, lambda sums: 100 * float(sums[0] / sums[1]))
-# for text that is split into words already
+# for tokenized text
 BLEU_OF_WORDS = Measure("BLEU", partial(_bleu_statistics, tokenize="none"), _bleu)
-# for text as it was written
+# for untokenized text
 BLEU = Measure("BLEU", partial(_bleu_statistics, tokenize="13a"), _bleu)
 
 
@@ -127,20 +127,20 @@ BLEU = Measure("BLEU", partial(_bleu_statistics, tokenize="13a"), _bleu)
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DOTS_PER_INCH = 150
-# Letters in a line of a title.
+# Characters per line of a title.
 TITLE_WIDTH = 80
-# Markers along a line of many points.
+# Number of markers on a line with many points.
 MARKERS_PER_LINE = 12
-# Names of at most this many letters stand upright under the axis.
+# Names up to this many characters are not slanted under the axis.
 UPRIGHT_LETTERS = 4
-# Of longer names, such as paths, the end stands there: more would leave no room for the figure.
+# Longer names, such as paths, are cut to their last characters to leave room for the figure.
 NAME_LETTERS = 28
-# Powers of ten are ticks enough when the largest height is this many times the least.
+# From this ratio of the largest to the smallest height, powers of ten suffice as ticks.
 WIDE_RANGE = 1000
 
 
 class Point(NamedTuple):
-    """A point of a figure; with the interval, the number of sentences and the value of each seed where it has them."""
+    """A point in a figure, with its interval, number of sentences and value of each seed if it has them."""
 
     x: float | str
     y: float
@@ -160,17 +160,17 @@ class Series:
 
 @dataclass(frozen=True)
 class Figure:
-    """Lines over a number, or dots over names.
+    """A plot of lines over numbers, or of dots over names.
 
     Args:
-        name: of its file, without ending.
-        title: above the picture.
+        name: name of its file, without the ending.
+        title: title above the picture.
         x: title of the horizontal axis, with its unit.
         y: title of the vertical axis, with its unit.
         series: the lines.
         log_x: whether the horizontal axis is logarithmic.
         log_y: whether the vertical axis is logarithmic.
-        kind: "lines", or "dots" where x is a name.
+        kind: "lines", or "dots" if x is a name.
     """
 
     name: str
@@ -195,7 +195,7 @@ class ModelComparison:
     """The results of one comparison of models.
 
     Args:
-        name: of its files, without ending.
+        name: name of its files, without the ending.
         report: its tables.
         figures: its figures.
     """
@@ -205,7 +205,7 @@ class ModelComparison:
     figures: Sequence[Figure]
 
     def markdown(self, pictures: Sequence[str]) -> str:
-        """Return a page of the tables and of those figures whose file is among `pictures`."""
+        """Return a Markdown page with the tables and the figures whose file is among `pictures`."""
         title, *lines = self.report.lines()[1:]
         lines.insert(0, title.removeprefix("#"))
         for figure in self.figures:
@@ -214,7 +214,7 @@ class ModelComparison:
         return "\n".join(lines) + "\n"
 
     def values(self) -> dict[str, Any]:
-        """Return all of it as plain values, for JSON; numbers that are not finite are None."""
+        """Return the comparison as plain values for JSON; numbers that are not finite become None."""
         return finite(
             {"name": self.name, **self.report.values(), "figures": [figure.values() for figure in self.figures]}
         )
@@ -223,7 +223,7 @@ class ModelComparison:
         """Write NAME.md, NAME.json and a picture of each figure into a folder.
 
         Returns:
-            The files. Pictures are left out if matplotlib is not installed.
+            The paths of the files, without pictures if matplotlib is not installed.
 
         Raises:
             RunError: a file cannot be written.
@@ -255,7 +255,7 @@ def draw(figure: Figure, path: Path) -> Path:
 
 
 def plot(figure: Figure) -> Any:
-    """Return a figure as one of matplotlib's.
+    """Return the figure as a matplotlib figure.
 
     Raises:
         AttentError: matplotlib is not installed.
@@ -284,13 +284,13 @@ def plot(figure: Figure) -> Any:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     if len(figure.series) > 1:
-        # below the axes: among dots and bands there is no room
+        # below the axes, since dots and bands leave no room inside
         _add_legend(picture, len(figure.series))
     return picture
 
 
 def _add_legend(picture: Any, count: int) -> None:
-    """Name `count` series in as many columns as fit the picture."""
+    """Add a legend of `count` series, with as many columns as fit the picture."""
     for columns in range(count, 0, -1):
         legend = picture.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=columns)
         if columns == 1 or legend.get_window_extent().width < picture.bbox.width:
@@ -318,7 +318,7 @@ def _plot_series(axes: Any, figure: Figure, number: int, names: list[str]) -> No
     low = [point.y if point.low is None else point.low for point in series.points]
     high = [point.y if point.high is None else point.high for point in series.points]
     if names:
-        # dots of several series stand side by side
+        # place the dots of several series side by side
         shift = 0.14 * (number - (len(figure.series) - 1) / 2)
         x = [names.index(str(point.x)) + shift for point in series.points]
         errors = [

@@ -1,4 +1,4 @@
-"""Trained translators beside each other on lines with references, with a paired bootstrap."""
+"""Comparison of trained translators on lines with references, with a paired bootstrap."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from attent.tasks.translation.task import TranslationTask
 from attent.tasks.translation.translator import load
 from attent.text.readers import read_with_references
 
-# A word, or a character of those languages that put no spaces between words.
+# A word, or a character in languages without spaces between words.
 WORD = re.compile(r"[\u2e80-\U0010ffff]|[^\W\d_\u2e80-\U0010ffff]+")
-# Translations of which fewer words occur in the references are hardly in their language; of captions in two languages
-# it is a tenth.
+# If a smaller share of words occurs in the references, the translations are probably in another language. Captions in
+# two different languages share a tenth.
 FEW_WORDS = 0.2
 METRICS = {"BLEU": "bleu", "chrF2": "chrf"}
 
@@ -41,24 +41,24 @@ def compare(
     trust_code: bool = False,
     say: Say = print,
 ) -> ModelComparison:
-    """Translate lines by each run, and compare BLEU and chrF2 of each with those of the first.
+    """Translate lines with each run, and compare its BLEU and chrF2 with those of the first run.
 
     Args:
         runs: run folders of translators, at least two.
-        source: the lines, in a file.
-        target: their references.
-        out: the comparison's folder.
-        settings: of the search; greedy unless given.
+        source: file of the lines.
+        target: file of their references.
+        out: folder of the comparison.
+        settings: search settings; greedy unless given.
         tokenize: sacreBLEU's tokenizer.
         lowercase: True to compare in lower case.
-        device: of the models.
-        trust_code: True if the runs may name modules to import.
-        say: gets a line for each run, and one for each that seems to be of another language.
+        device: device of the models.
+        trust_code: True to import modules that the runs name.
+        say: called with a line for each run, and with a warning for each that seems to be for another language.
 
     Raises:
-        ArgumentError: there are fewer than two runs, one is named twice, they name different languages, lines and
-            references differ in number, or the folder of the comparison is another's.
-        UnknownNameError: there is no such tokenizer.
+        ArgumentError: there are fewer than two runs, one is named twice, their languages differ, lines and references
+            differ in number, or the folder holds another comparison.
+        UnknownNameError: the tokenizer is unknown.
         DataError: a file cannot be read.
         RunError: a run cannot be read, or does not translate.
     """
@@ -70,11 +70,11 @@ def compare(
     warnings: list[str] = []
     for run in runs:
         translator = load(run, device, trust_code=trust_code)
-        say(f"translating {len(sources):,} lines of {source} by {run}")
+        say(f"translating {len(sources):,} lines of {source} with {run}")
         translations[str(run)] = translator.translate(sources, settings)
         if (share := share_of_words(translations[str(run)], references)) < FEW_WORDS:
             warnings.append(
-                f"warning: {share:.0%} of the words that {run} writes are in {target}: was it trained on these two "
+                f"warning: only {share:.0%} of the words written by {run} occur in {target}: was it trained on these "
                 "languages?"
             )
             say(warnings[-1])
@@ -86,7 +86,7 @@ def compare(
 
 
 def _check_runs(runs: Sequence[Path], *, trust_code: bool) -> None:
-    """Check that two or more different runs translate the same languages; errors as of `compare`."""
+    """Raise an error unless there are two or more different runs that translate the same languages; see `compare`."""
     if len({run.resolve() for run in runs}) != len(runs) or len(runs) < 2:
         names = ", ".join(map(str, runs)) or "none"
         raise ArgumentError(f"a comparison needs two or more different runs, got {names}")
@@ -103,10 +103,10 @@ def _check_runs(runs: Sequence[Path], *, trust_code: bool) -> None:
 
 def _notes(first: str, signatures: Mapping[str, str]) -> list[str]:
     return [
-        f"Differences (Δ) are from the first run, {first}. ± is half a 95 % interval, and p the share of differences "
-        "as large that the choice of lines alone would give: sacreBLEU's paired bootstrap of "
-        f"{PAIRED_RESAMPLES:,} resamples (Koehn 2004). Below 0.05 one run is commonly called better than the other on "
-        "text like this; another seed of the same training may differ as much.",
+        f"Differences (Δ) are from the first run, {first}. ± is half of a 95 % interval, and p the probability of a "
+        "difference at least this large by chance, from sacreBLEU's paired bootstrap with "
+        f"{PAIRED_RESAMPLES:,} resamples (Koehn 2004). Below 0.05, one run is commonly called better than the other on "
+        "similar text; another seed of the same training may differ as much.",
         f"BLEU: {signatures['BLEU']}. chrF2: {signatures['chrF2']}.",
     ]
 
@@ -121,7 +121,7 @@ def _figure(file: str, scores: Mapping[str, PairedScore]) -> Figure:
 
 
 def share_of_words(translations: Sequence[str], references: Sequence[str]) -> float:
-    """Return the share of the translations' words that occur in the references, 1 if they hold no words."""
+    """Return the share of the translations' words that occur in the references; 1 if either has no words."""
     words = [word for line in translations for word in WORD.findall(line.lower())]
     reference_words = {word for line in references for word in WORD.findall(line.lower())}
     return sum(word in reference_words for word in words) / len(words) if words and reference_words else 1.0

@@ -1,6 +1,6 @@
-"""The trainings of a comparison.
+"""The trainings of a comparison: named models, their settings, and their run folders.
 
-Models by name, their settings, and run folders, each trained once and resumed if interrupted.
+Each run is trained once, and resumed if it was interrupted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TRANSFORMER = {
     "norm": "pre",
     "dropout": 0.0,
 }
-# For captions, which hold more to learn in fewer examples.
+# For captions, which are harder and have fewer examples.
 RNN_ON_CAPTIONS = {
     "kind": "rnn",
     **dict.fromkeys(("embedding_width", "width", "encoder_width"), 256),
@@ -59,10 +59,10 @@ RNN_ON_CAPTIONS = {
 TRANSFORMER_ON_CAPTIONS = {"kind": "transformer", "preset": "tiny", "norm": "pre", "position": "rotary"}
 
 DATES: dict[str, Any] = {"held_out_pairs": 1000}
-# Of dates to be joined: as many lines to test, and a tag before each date, which shows where it begins.
+# For joined dates: more test pairs, and a tag before each date to show where it begins.
 DATES_TO_JOIN: dict[str, Any] = {"held_out_pairs": 3000, "untagged": 0.0}
 BATCH_PAIRS = 48
-# Of captions: pieces of the vocabulary, tokens of a batch, and the longest sentence in tokens.
+# For captions: size of the vocabulary, tokens per batch, and maximum tokens per sentence.
 PIECES, BATCH_TOKENS, MAX_LENGTH = 4000, 2048, 512
 
 
@@ -71,14 +71,14 @@ class Options:
     """The options of a comparison.
 
     Args:
-        out: its folder.
+        out: folder of the comparison.
         data: Multi30k's folder; captions are left out unless given.
-        minutes: the most that each training takes; each experiment's own unless given.
-        updates: of each training; each experiment's own unless given.
-        seeds: the number of trainings of each model, with the seeds 1, 2 and so on.
-        models: by name; all of the experiment's unless given.
-        parts: scores or normalizers, by name; all unless given.
-        text: files of one's own pairs, by their key in [text]; dates unless given.
+        minutes: maximum minutes per training; the experiment's default unless given.
+        updates: updates per training; the experiment's default unless given.
+        seeds: number of trainings per model, with the seeds 1, 2 and so on.
+        models: names of models; all of the experiment's unless given.
+        parts: names of scores or normalizers; all unless given.
+        text: files of your own pairs, by their key in [text]; dates unless given.
     """
 
     out: Path
@@ -91,7 +91,7 @@ class Options:
     text: Mapping[str, str] | None = None
 
     def seed_range(self, default: int) -> range:
-        """Return the seeds, as many as the default unless a number is given."""
+        """Return the seeds from 1; their number is the default unless given."""
         return range(1, (self.seeds or default) + 1)
 
 
@@ -100,8 +100,8 @@ class TrainingPlan:
     """A training to run.
 
     Args:
-        name: of its run folder within the comparison's, such as "dates/luong-1".
-        settings: of the run.
+        name: name of the run folder inside the comparison's folder, such as "dates/luong-1".
+        settings: settings of the run.
     """
 
     name: str
@@ -112,13 +112,13 @@ class Outcome(NamedTuple):
     """The outcome of a training.
 
     Args:
-        updates: their number.
-        seconds: their duration.
-        parameters: of the model.
-        tokens_per_second: target tokens of training without padding; the median of all records.
-        loss: of validation, in nats per token.
-        precision: that the training chose.
-        threads: that it chose.
+        updates: number of updates.
+        seconds: duration of the training.
+        parameters: number of parameters of the model.
+        tokens_per_second: target tokens per second without padding; the median of the log's records.
+        loss: validation loss in nats per token.
+        precision: precision of the training.
+        threads: number of threads of the training.
     """
 
     updates: int
@@ -131,17 +131,17 @@ class Outcome(NamedTuple):
 
 
 class Translations(NamedTuple):
-    """A model's translations of some texts, and the seconds that they took."""
+    """A model's translations of some texts, and the time that they took in seconds."""
 
     texts: list[str]
     seconds: float
 
 
 def select(kind: str, names: Sequence[str] | None, choices: Sequence[str]) -> list[str]:
-    """Return those names in the order of the choices; all of these if there are none.
+    """Return the given names in the order of the choices; all choices if no names are given.
 
     Raises:
-        UnknownNameError: a name is not known.
+        UnknownNameError: a name is unknown.
     """
     for name in names or ():
         check_known(kind, name, choices)
@@ -149,14 +149,14 @@ def select(kind: str, names: Sequence[str] | None, choices: Sequence[str]) -> li
 
 
 def model_settings(name: str, *, captions: bool = False) -> dict[str, Any]:
-    """Return the settings of a model by its name in `MODELS`."""
+    """Return the settings of the model with this name in `MODELS`."""
     rnn, transformer = (RNN_ON_CAPTIONS, TRANSFORMER_ON_CAPTIONS) if captions else (RNN, TRANSFORMER)
     return dict(transformer) if name == "transformer" else {**rnn, "attention": name}
 
 
 @cache
 def dates_corpus(settings: DatesSettings) -> TranslationCorpus:
-    """Return the dates of a training, generated once."""
+    """Return the dates with these settings, which are generated only once."""
     return dates(settings)
 
 
@@ -170,29 +170,29 @@ def plan_on_dates(
     updates: int,
     minutes: float,
 ) -> TrainingPlan:
-    """Plan a training on dates, or on files of them, with the same batches for every model.
+    """Plan a training on dates, or on files of dates, with the same batches for every model.
 
-    `options` come before the given updates and minutes.
+    The updates and minutes in `options` override the given ones.
     """
     limits = {"updates": options.updates or updates, "minutes": options.minutes or minutes}
     return TrainingPlan(name, settings_on_dates(model, files, **limits, seed=seed))
 
 
 def settings_on_dates(model: Mapping[str, Any], files: Mapping[str, str] | None = None, **training: Any) -> RunSettings:
-    """Return the settings of a training on dates, or on files of them, given updates, minutes and seed."""
+    """Return the settings of a training on dates, or on files of dates, with these updates, minutes and seed."""
     corpus = {"dates": DATES} if files is None else {"text": {**files, "tokenizer": "char"}}
     rate = 3e-3 if model["kind"] == "rnn" else 2e-3
-    # the steps are too small to be faster in 16 bits
+    # the model is too small to be faster in 16 bits
     return _settings(corpus, model, batch_pairs=BATCH_PAIRS, learning_rate=rate, precision="float32", **training)
 
 
 def settings_on_captions(files: Mapping[str, str], model: Mapping[str, Any], **training: Any) -> RunSettings:
-    """Return the settings of a training on joined captions, given updates, minutes and seed."""
+    """Return the settings of a training on joined captions, with these updates, minutes and seed."""
     return settings_on_text({**files, "vocabulary": PIECES, "maximum_length": MAX_LENGTH}, model, **training)
 
 
 def settings_on_text(text: Mapping[str, Any], model: Mapping[str, Any], **training: Any) -> RunSettings:
-    """Return the settings of a training on pairs, given the table [text], updates, minutes and seed.
+    """Return the settings of a training on pairs, with this table [text], and with updates, minutes and seed.
 
     Raises:
         ArgumentError: the files do not go together.
@@ -211,7 +211,7 @@ def settings_on_text(text: Mapping[str, Any], model: Mapping[str, Any], **traini
 
 def _settings(corpus: Mapping[str, Any], model: Mapping[str, Any], **training: Any) -> RunSettings:
     usual = {"schedule": "cosine", "warmup": 100, "clip": 1.0, "label_smoothing": 0.0, "save_every": 200}
-    # tables report threads, and the models translate on the CPU too
+    # tables report CPU threads, and the models also translate on the CPU
     usual["device"] = "cpu"
     try:
         return RunSettings.model_validate({**corpus, "model": dict(model), "training": {**usual, **training}})
@@ -220,16 +220,16 @@ def _settings(corpus: Mapping[str, Any], model: Mapping[str, Any], **training: A
 
 
 def claim(folder: Path, experiment: str, files: Mapping[str, str] | None = None) -> None:
-    """Claim a folder for this experiment, or continue in one that belongs to it.
+    """Mark a folder as belonging to this experiment; accept one that already does.
 
     Args:
-        folder: of the comparison.
-        experiment: its name.
-        files: that it is trained on, by their key.
+        folder: folder of the comparison.
+        experiment: name of the experiment.
+        files: files to train on, by their key.
 
     Raises:
-        ArgumentError: it holds something else, or a comparison on other files.
-        RunError: it cannot be written.
+        ArgumentError: the folder contains something else, or a comparison on other files.
+        RunError: the folder cannot be written.
     """
     mark, digests = folder / MARK, {name: digest(Path(file)) for name, file in (files or {}).items()}
     if mark.is_file():
@@ -240,13 +240,13 @@ def claim(folder: Path, experiment: str, files: Mapping[str, str] | None = None)
             raise RunError(f"{mark} is damaged") from error
         if owner != experiment:
             raise ArgumentError(
-                f"{folder} holds the comparison {owner!r}, not {experiment!r}: name another folder with --out"
+                f"{folder} contains the comparison {owner!r}, not {experiment!r}: name another folder with --out"
             )
         if owner_digests != digests:
-            raise ArgumentError(f"{folder} holds a comparison on other data: name another folder with --out")
+            raise ArgumentError(f"{folder} contains a comparison on other data: name another folder with --out")
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ArgumentError(f"{folder} is not empty and holds no comparison: name another folder with --out")
+        raise ArgumentError(f"{folder} is not empty and contains no comparison: name another folder with --out")
     with said_clearly(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write_text(mark, json.dumps({"comparison": experiment} | ({"files": digests} if digests else {})) + "\n")
@@ -260,14 +260,14 @@ def train(
     say: Say = print,
     progress: Progress | None = None,
 ) -> None:
-    """Run those trainings that are not finished, one after another, after a line on how long all of it takes at most.
+    """Run the unfinished trainings one after another, after reporting how long they will take at most.
 
     Args:
         plans: the trainings.
-        folder: the comparison's.
-        judging: minutes that judging and measuring are expected to take.
-        say: gets a line for each.
-        progress: shows each training to a person.
+        folder: folder of the comparison.
+        judging: minutes that evaluating and measuring are expected to take.
+        say: called with a line for each training.
+        progress: displays the progress of each training.
 
     Raises:
         ArgumentError: a run folder was trained with other settings.
@@ -278,20 +278,20 @@ def train(
     bound = (
         f"at most about {total:.0f} minutes"
         if None not in limits
-        else "limited by updates alone, so the duration is unknown"
+        else "limited only by updates, so the duration is unknown"
     )
     finished = len(plans) - len(unfinished)
     say(
-        f"{len(plans)} training{'s' * (len(plans) > 1)}, {f'{finished} of them' if finished else 'none'} finished "
-        f"already: {bound}"
+        f"{len(plans)} training{'s' * (len(plans) > 1)}, {f'{finished} of them' if finished else 'none'} already "
+        f"finished: {bound}"
     )
     for number, plan in enumerate(unfinished, start=finished + 1):
         say(f"{number}/{len(plans)} {plan.name}")
         path = folder / plan.name
-        # the next training chooses among all threads, not among those that this one chose
+        # let the next training choose among all threads, not only those that this one chose
         with limit_threads():
             if path.exists():
-                # parts of its model are those of the plan, which the user named
+                # its modules are trusted if they are those of the plan, which the user named
                 resume(
                     path,
                     {"device": plan.settings.training.device},
@@ -321,16 +321,16 @@ def outcome(plan: TrainingPlan, folder: Path) -> Outcome:
 
 
 def translate(plan: TrainingPlan, folder: Path, name: str, texts: Sequence[str], say: Say = print) -> Translations:
-    """Translate some texts greedily by a finished training's model, and save the result next to its run folder.
+    """Translate texts greedily with a finished training's model, and save the result next to its run folder.
 
-    A later call reads the file if its texts and the model's weights are the same.
+    Later calls read that file if the texts and the model's weights are unchanged.
 
     Args:
         plan: the training.
-        folder: the comparison's.
-        name: of the texts.
-        texts: the sources.
-        say: gets a line if they are translated now.
+        folder: folder of the comparison.
+        name: name of the set of texts.
+        texts: texts to translate.
+        say: called with a line if the texts are not read from the file.
     """
     path = folder / f"{plan.name}.{name.replace(' ', '-')}.json"
     weights = digest(folder / plan.name / MODEL)
@@ -338,10 +338,10 @@ def translate(plan: TrainingPlan, folder: Path, name: str, texts: Sequence[str],
         try:
             saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise RunError(f"{path} is damaged: remove it, and it will be created again") from error
+            raise RunError(f"{path} is damaged: remove it to have it created again") from error
         if saved.get("weights") == weights and saved.get("sources") == list(texts):
             return Translations(saved["translations"], saved["seconds"])
-    say(f"translating {len(texts):,} texts of {name} by {plan.name}")
+    say(f"translating {len(texts):,} texts of {name} with {plan.name}")
     translator = _load(plan, folder)
     begin = time.perf_counter()
     translations = translator.translate(texts)
@@ -357,17 +357,17 @@ def _load(plan: TrainingPlan, folder: Path) -> Translator:
 
 
 def _has_model_of(plan: TrainingPlan, path: Path) -> bool:
-    """Return whether a run's model is the plan's: the modules that it names are then those that the user named."""
+    """Return whether a run has the plan's model, so that the modules in its config are those that the user named."""
     return read_config(path).model == plan.settings.model
 
 
 def _is_finished(plan: TrainingPlan, folder: Path) -> bool:
-    """Return whether a training has finished with these settings; raise if its run folder has other ones."""
+    """Return whether a training has finished with these settings; raise if its run folder has other settings."""
     path = folder / plan.name
     if not path.exists():
         return False
     if not (path / CONFIG).is_file():
-        raise ArgumentError(f"{path} is no run folder: name another folder with --out")
+        raise ArgumentError(f"{path} is not a run folder: name another folder with --out")
     config, settings = read_config(path), plan.settings
     changes = {
         "model": config.model != settings.model,
@@ -375,9 +375,7 @@ def _is_finished(plan: TrainingPlan, folder: Path) -> bool:
         "corpus": _corpus_table(config.corpus) != _corpus_table(settings.model_dump(mode="json")),
     }
     if changed := [part for part, has_changed in changes.items() if has_changed]:
-        raise ArgumentError(
-            f"{path} was trained with another {changed[0]}: give the same options again, or another --out"
-        )
+        raise ArgumentError(f"{path} was trained with another {changed[0]}: use the same options, or another --out")
     return config.state == "finished"
 
 

@@ -42,7 +42,7 @@ def test_without_lines_its_validation_is_translated(attent, run_folder: Path) ->
 def test_generation(attent, generating_folder: Path) -> None:
     done = attent("bench", generating_folder)
     assert done.code == 0
-    assert done.out[0] == "## Text generation, 64 tokens a text"
+    assert done.out[0] == "## Text generation, 64 tokens per text"
     assert "greedy, new tokens per second:" in done.out
     assert "| engine | batch 1 | batch 8 | batch 32 |" in done.out
     assert done.err[0] == "greedy, new tokens per second, batches of 1, round 1 of 3: attent"

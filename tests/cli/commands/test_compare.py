@@ -19,7 +19,7 @@ def test_bad_input_is_one_line(attent, refused, tmp_path: Path) -> None:
         (("length", "--models", "rnn"), "attent: unknown model 'rnn'"),
         (("scores", "--scores", ""), "attent: names to compare must be separated by commas, got ''"),
         (("scores", "--scores", "local"), "attent: unknown score 'local'"),
-        (("length", "--out", tmp_path), f"attent: {tmp_path} is not empty and holds no comparison"),
+        (("length", "--out", tmp_path), f"attent: {tmp_path} is not empty and contains no comparison"),
         (("scores", "--minutes", "0"), "attent: --minutes must be > 0, got 0"),
         (("how",), "attent: No such command 'how'"),
     ):
@@ -37,7 +37,7 @@ def test_bad_input_is_one_line(attent, refused, tmp_path: Path) -> None:
     ):
         assert ("attent: " + refused("compare", *arguments, "--out", tmp_path / "new")).startswith(line)
         assert not (tmp_path / "new").exists()
-    assert "is no folder of Multi30k" in refused("compare", "length", "--out", tmp_path / "new", "--data", tmp_path)
+    assert "does not contain Multi30k" in refused("compare", "length", "--out", tmp_path / "new", "--data", tmp_path)
 
 
 def test_runs_that_are_trained_are_compared(attent, run_folder: Path, filling_folder: Path, tmp_path: Path) -> None:
