@@ -156,7 +156,7 @@ def test_the_best_is_kept_with_the_run(attent, run_folder: Path, tmp_path: Path)
     assert chosen is not None
     layer, head, *_ = done.out[2].split()
     assert (str(chosen.layer), "mean" if chosen.head is None else str(chosen.head)) == (layer, head)
-    assert f"{run} aligns by layer {layer}" in done.err[-1]
+    assert f"{run} now aligns by layer {layer}" in done.err[-1]
     pair = tmp_path / "pair.tsv"
     translation, alignment = attent(*options).out[0].split(" ||| ")
     pair.write_text(f"{text}\t{translation}\n", encoding="utf-8")

@@ -195,7 +195,7 @@ def test_without_gold_links_pairs_choose_what_is_kept(
     chosen = read_config(run).alignment
     assert chosen is not None
     assert done.out[2].split()[:2] == [str(chosen.layer), "mean" if chosen.head is None else str(chosen.head)]
-    assert done.err[1].startswith(f"{run} aligns by layer {chosen.layer}")
+    assert done.err[1].startswith(f"{run} now aligns by layer {chosen.layer}")
     done = attent("align", run, file, "--best-head", "--reverse", back)
     assert done.out[0] == "chosen on 20 pairs without gold links, of each run and of the one for the other direction:"
     # it only tells
@@ -244,14 +244,14 @@ Options = list[object]
         (["--best-head", "--layer", 0], "--best-head chooses the layer and the head: omit --layer, --head and --about"),
         (["--best", "--gold", "x", "--reverse", "."], "--best takes --gold or --reverse, not both"),
         (["--best", "--threshold", 0.5], "--best without --gold chooses by the largest weights: omit --threshold"),
-        (["--one-based"], "give it by --gold"),
+        (["--one-based"], "needs a file of links: --gold FILE"),
         (["--gold", "nowhere"], "nowhere is not a file"),
         (
             ["--gold", "-", "--source", "-", "--target", "x"],
             "standard input can contain the pairs or their links, not both",
         ),
-        (["--source", "x"], "go together: --source FILE --target FILE"),
-        (["--source", "-", "--target", "-"], "not from both"),
+        (["--source", "x"], "--source FILE and --target FILE go together"),
+        (["--source", "-", "--target", "-"], "or --source and --target, not both"),
     ],
 )
 def test_options_that_cannot_be_followed(refused, run_folder: Path, file: Path, options: Options, says: str) -> None:

@@ -28,7 +28,7 @@ def test_translation(attent, run_folder: Path, tmp_path: Path) -> None:
         "beam 5, lines per second:",
     ]
     assert sum(line.startswith("| attent |") for line in done.out) == 3
-    assert [line.split()[0] for line in done.out if "left out" in line] == ["ctranslate2", "onnx"]
+    assert [line.split()[0] for line in done.out if "is omitted" in line] == ["ctranslate2", "onnx"]
 
 
 def test_without_lines_its_validation_is_translated(attent, run_folder: Path) -> None:

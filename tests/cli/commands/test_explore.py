@@ -60,10 +60,10 @@ def test_two_side_by_side(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["RUN", "RUN", "--normalizer", "hard"], "one of them"),
+        (["RUN", "RUN", "--normalizer", "hard"], "or --normalizer to compare two parts, not both"),
         (["RUN", "--normalizer", "softmaxx"], "unknown normalizer 'softmaxx'"),
         (["RUN", "--score", "additive"], "additive"),
-        (["RUN", "--file", "no-such-file.txt"], "--file no-such-file.txt is no file"),
+        (["RUN", "--file", "no-such-file.txt"], "--file no-such-file.txt is not a file"),
         (["no-such-run"], "no-such-run is not a run folder"),
         (["RUN", "--host", "0.0.0.0"], "pass --allowed-host with the name that browsers may use"),
         (["no-such-run", "--host", "0.0.0.0"], "other machines can reach host '0.0.0.0'"),

@@ -205,4 +205,7 @@ def test_terms_are_translated_as_told(attent, run_folder: Path, tmp_path: Path) 
     terms.write_text("mars\t#\n", encoding="utf-8")
     says = f"attent: {terms}: the run cannot write the term '#': its vocabulary lacks a part of it"
     assert attent("translate", run_folder, lines, "--glossary", terms)[1:] == ([], [says])
-    assert "one of them" in attent("translate", run_folder, lines, "--glossary", terms, "--sample").err[0]
+    assert (
+        "give --glossary or --sample, not both"
+        in attent("translate", run_folder, lines, "--glossary", terms, "--sample").err[0]
+    )
