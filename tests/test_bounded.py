@@ -29,7 +29,7 @@ def test_pipes_devices_and_folders_are_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "zeros").symlink_to("/dev/zero")
     start = time.monotonic()
     for path in (tmp_path / "pipe", tmp_path / "zeros", tmp_path):
-        with pytest.raises(DataError, match="it is no regular file"):
+        with pytest.raises(DataError, match="it is not a regular file"):
             read_json(path, 10**9)
     assert time.monotonic() - start < 1
 
@@ -60,11 +60,11 @@ def test_a_size_that_lies_is_believed_of_no_memory(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"\xff", "^it is not UTF-8: "),
-        (b"{", "^it is no JSON: "),
-        (b"9" * 5000, "^it is no JSON: .*digits"),
+        (b"{", "^it is not valid JSON: "),
+        (b"9" * 5000, "^it is not valid JSON: .*digits"),
         (b"[" * 100_000, "^it is nested more than 50 deep$"),
         (b"[" * 100_000 + b"]" * 100_000, "^it is nested more than 50 deep$"),
-        (rb'{"a": "\uD800"}', "^it holds text that is no Unicode: surrogates not allowed$"),
+        (rb'{"a": "\uD800"}', "^it contains text that is not valid Unicode: surrogates not allowed$"),
         (b'{"a":' * (DEEPEST + 1) + b"1" + b"}" * (DEEPEST + 1), "^it is nested more than 50 deep$"),
     ],
 )

@@ -38,11 +38,11 @@ def test_masks_of_numbers_for_each_key() -> None:
         (
             "window:x",
             ArgumentError,
-            "^mask window takes numbers alone, such as window:2 or window:4,0, got 'window:x'$",
+            "^mask window takes only numbers, such as window:2 or window:4,0, got 'window:x'$",
         ),
         ("blocks", ArgumentError, r"attent\.walk\(TEXT, mask=Blocks\("),
-        ("window:-1", ArgumentError, "a mask is written such as causal, window:2"),
-        ("", ArgumentError, "a mask is written such as causal, window:2"),
+        ("window:-1", ArgumentError, "a mask must look like causal, window:2"),
+        ("", ArgumentError, "a mask must look like causal, window:2"),
     ],
 )
 def test_what_is_no_mask(text: str, error: type[Exception], says: str) -> None:

@@ -1,6 +1,6 @@
 """Attention you can swap, see and scale.
 
-The public names are imported when they are first used, so that `import attent` does no work.
+Public names are imported on first use, which keeps `import attent` fast.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _HOMES = {
     "watch": "attent.attention.capture.watch",
 }
 
-if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
+if not TYPE_CHECKING:  # otherwise a type checker would accept any attribute of this module
 
     def __getattr__(name: str) -> object:
         if name in _HOMES:

@@ -1,4 +1,4 @@
-"""`python -m attent` is the command `attent`."""
+"""Run the command `attent` as `python -m attent`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers of files with limits of size and depth, which refuse pipes and devices."""
+"""Functions that read files with limits on size and nesting depth, and that reject pipes and devices."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ DEEPEST = 50
 
 
 def open_regular(path: Path | str) -> io.BufferedReader:
-    """Open a regular file to read; refuse a pipe or a device without waiting for it. Links are followed.
+    """Open a regular file for reading; reject pipes and devices without blocking. Symbolic links are followed.
 
     Raises:
-        OSError: the system refuses it.
-        DataError: it is no regular file. The messages of this module do not name the file; the caller does.
+        OSError: the file cannot be opened.
+        DataError: it is not a regular file. Messages in this module leave it to the caller to name the file.
     """
     return open(path, "rb", opener=regular)
 
 
 def regular(path: Path | str, flags: int) -> int:
-    """Return the descriptor of a regular file, for `open(path, opener=regular)`; errors as `open_regular`."""
+    """Return the descriptor of a regular file, for `open(path, opener=regular)`; errors as for `open_regular`."""
     extra = (getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
     descriptor = os.open(path, sum(extra, flags), 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise DataError("it is no regular file")
+        raise DataError("it is not a regular file")
     return descriptor
 
 
 def bytes_of(file: io.BufferedReader, limit: int) -> bytes:
-    """Read an open file, which may be a pipe.
+    """Read the content of an open file, which may be a pipe.
 
     Args:
-        file: to read.
-        limit: maximum size, in bytes.
+        file: the open file.
+        limit: the maximum size, in bytes.
 
     Raises:
-        OSError: the system refuses it.
-        DataError: it is larger.
+        OSError: the file cannot be read.
+        DataError: the file is larger than `limit`.
     """
     size = os.fstat(file.fileno()).st_size
     content = file.read(limit + 1) if size <= limit else b""
@@ -54,10 +54,10 @@ def bytes_of(file: io.BufferedReader, limit: int) -> bytes:
 
 
 def text_of(file: io.BufferedReader, limit: int) -> str:
-    """Read the UTF-8 of an open file, without changing its line breaks; arguments and errors as `bytes_of`.
+    """Read an open file as UTF-8, keeping its line breaks; arguments and errors as for `bytes_of`.
 
     Raises:
-        DataError: also if it is no UTF-8.
+        DataError: also if the content is not valid UTF-8.
     """
     content = bytes_of(file, limit)
     try:
@@ -67,24 +67,25 @@ def text_of(file: io.BufferedReader, limit: int) -> str:
 
 
 def read_text(path: Path | str, limit: int) -> str:
-    """Read a regular file of UTF-8; the size and errors as of `text_of` and `open_regular`."""
+    """Read a regular file as UTF-8; limit and errors as for `text_of` and `open_regular`."""
     with open_regular(path) as file:
         return text_of(file, limit)
 
 
 def read_json(path: Path | str, limit: int) -> Any:
-    """Read a file of JSON; arguments and errors as `read_text`, and DataError.
+    """Read a JSON file; arguments and errors as for `read_text`.
 
-    It is no JSON, or nested more than 50 deep.
+    Raises:
+        DataError: also if the content is not valid JSON, or is nested more than 50 levels deep.
     """
     text = read_text(path, limit)
     try:
         content = json.loads(text)
     except RecursionError:
         raise DataError(f"it is nested more than {DEEPEST} deep") from None
-    # also a number of more digits than Python reads
+    # also raised for a number with more digits than Python accepts
     except ValueError as error:
-        raise DataError(f"it is no JSON: {error}") from error
+        raise DataError(f"it is not valid JSON: {error}") from error
     level = [content]
     for _ in range(DEEPEST):
         inner = (
@@ -96,10 +97,10 @@ def read_json(path: Path | str, limit: int) -> Any:
         level = [part for part in inner if isinstance(part, dict | list)]
     if level:
         raise DataError(f"it is nested more than {DEEPEST} deep")
-    # an escape may stand for half a character, which cannot be written again
+    # an escape may encode a lone surrogate, which cannot be written as UTF-8
     if "\\ud" in text.lower():
         try:
             json.dumps(content, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise DataError(f"it holds text that is no Unicode: {error.reason}") from error
+            raise DataError(f"it contains text that is not valid Unicode: {error.reason}") from error
     return content

@@ -1,6 +1,6 @@
-"""Devices by name, threads, and the heap.
+"""Devices by name, thread counts and heap settings.
 
-The functions import PyTorch themselves, so that commands can list the names without waiting for it.
+PyTorch is imported inside the functions, so that commands can list device names without waiting for it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 KINDS = (AUTO, "cpu", "cuda", "mps")
-# Names of <malloc.h>; the values are bytes.
+# Constants of <malloc.h>, and the limits in bytes.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 MMAP_BYTES, TRIM_BYTES = 16 * 2**20, 64 * 2**20
 
 
 def core_count() -> int:
-    """Return the number of the processor's cores that this process may use."""
+    """Return the number of processor cores available to this process."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
@@ -43,7 +43,10 @@ def processor() -> str:
 
 @contextmanager
 def limit_threads(threads: int | None = None) -> Iterator[None]:
-    """Compute on this number of threads within the block; on torch's own unless given, whatever the block changes."""
+    """Set the number of torch's threads within the block, and restore it afterwards.
+
+    Without a number, the current setting is kept; changes made inside the block are undone all the same.
+    """
     import torch
 
     before = torch.get_num_threads()
@@ -55,15 +58,15 @@ def limit_threads(threads: int | None = None) -> Iterator[None]:
 
 
 def device_of(name: str | torch.device = AUTO) -> torch.device:
-    """Return the device of a name, which this machine must have.
+    """Return the device with this name, after checking that this machine has it.
 
     Args:
-        name: "cpu"; "cuda" for a GPU, or "cuda:1" for the GPU of that number; "mps"; "auto" for a GPU if PyTorch finds
-            one through CUDA or ROCm, else the CPU. A `torch.device` is returned unchanged.
+        name: "cpu"; "cuda" for a GPU, or "cuda:1" for a specific one; "mps"; "auto" for a GPU if PyTorch finds one
+            through CUDA or ROCm, else the CPU. A `torch.device` is returned unchanged.
 
     Raises:
-        DeviceError: this machine has no such device; the message lists the devices that it has.
-        UnknownNameError: the name is no device's.
+        DeviceError: this machine has no such device; the message lists the available devices.
+        UnknownNameError: the name is not that of a device.
     """
     import torch
 
@@ -84,10 +87,10 @@ def device_of(name: str | torch.device = AUTO) -> torch.device:
 
 
 def check_name(name: str) -> str:
-    """Return a name that is a device's, whether or not this machine has the device.
+    """Return a device name after checking that it is valid, without checking that this machine has the device.
 
     Raises:
-        UnknownNameError: the name is no device's.
+        UnknownNameError: the name is not that of a device.
     """
     kind, colon, number = name.partition(":")
     if kind not in KINDS or (colon and (kind != "cuda" or not number.isdecimal())):
@@ -104,7 +107,7 @@ def devices() -> list[str]:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until a GPU has done all that it was given; the CPU is never behind."""
+    """Wait until a GPU has finished all queued work; return immediately for the CPU."""
     import torch
 
     if device.type in ("cuda", "mps"):
@@ -112,7 +115,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def described(device: torch.device) -> str:
-    """Return the name of a device, with the model of a GPU."""
+    """Return the name of a device, followed for CUDA by the GPU's model."""
     import torch
 
     if device.type != "cuda":
@@ -124,17 +127,18 @@ def described(device: torch.device) -> str:
 def limit_heap_fragmentation() -> bool:
     """Have glibc map large tensors separately, so that batches of many shapes do not fragment the heap.
 
-    By default glibc raises its mmap threshold to the largest tensor freed: measured on a model of 31 million
-    parameters, 12 updates then hold 2.0 GiB instead of 1.1. Smaller tensors stay on the heap, since the kernel clears
-    each page of a new map: with 4 MiB in the place of 16 the presets tiny and small learnt 7 and 11 per cent fewer
-    tokens of a batch of 4,096 in the same processor time, beside other programs, and held 1 to 2 per cent less.
+    By default glibc raises its mmap threshold to the size of the largest freed tensor: with a model of 31 million
+    parameters, memory after 12 updates was 2.0 GiB instead of 1.1. Smaller tensors stay on the heap, because the kernel
+    clears each page of a new mapping: with a threshold of 4 MiB instead of 16, the presets tiny and small trained on 7
+    and 11 percent fewer tokens in the same processor time (batches of 4,096 tokens, other programs running), and used
+    1 to 2 percent less memory.
 
     Returns:
         True if the C library accepted the limits; libraries other than glibc are left unchanged.
     """
     try:
         library = ctypes.CDLL(None)
-        # Return what reading and encoding the corpus has freed.
+        # Return memory freed after reading and encoding the corpus.
         library.malloc_trim(0)
         return bool(library.mallopt(M_MMAP_THRESHOLD, MMAP_BYTES) and library.mallopt(M_TRIM_THRESHOLD, TRIM_BYTES))
     except (AttributeError, OSError, TypeError):

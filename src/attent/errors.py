@@ -1,15 +1,15 @@
-"""Exceptions of attent's public interface, checks that raise them, and what a message may quote.
+"""Exceptions of attent's public interface, the checks that raise them, and helpers for quoting values in messages.
 
 AttentError
 ├── ArgumentError (also ValueError)      a value that cannot be used; the message says what was expected
 │   ├── ShapeError                       a tensor of the wrong shape
-│   ├── DTypeError                       a tensor of the wrong type of number
-│   ├── DeviceError                      a device that is not there, or tensors on different ones
-│   ├── UnknownNameError                 a name that no part, preset, key or locale has
-│   └── MissingArgumentError             a part with required arguments that was given by name only
+│   ├── DTypeError                       a tensor of the wrong dtype
+│   ├── DeviceError                      a missing device, or tensors on different devices
+│   ├── UnknownNameError                 an unknown name of a part, preset, key or locale
+│   └── MissingArgumentError             a part given by name only although it needs arguments
 ├── PartError (also AssertionError)       a user's part that breaks the contract of its slot
 ├── UnseenError (also KeyError)          a module of a watched model that has no map
-├── ImplementationError                  an implementation chosen by name that cannot compute this call
+├── ImplementationError                  a requested implementation that cannot compute this call
 ├── StaleMapError                        an attention map whose queries, keys or parameters were changed in place
 ├── DataError (also ValueError)          text, a corpus or a tokenizer that cannot be read
 ├── VersionError (also ImportError)      a library that is too old
@@ -28,23 +28,22 @@ from reprlib import Repr
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-# Where the middle of a text is left out.
+# Replaces the middle of a shortened text.
 GAP = " … "
-# Characters of a message: the names that an UnknownNameError lists take most.
+# Maximum length of a message in characters; lists of known names in an UnknownNameError are the longest.
 MAX_MESSAGE = 4000
-# The end of a message often has the remedy.
+# Characters kept at the end of a message, which often holds the remedy.
 END = MAX_MESSAGE // 4
 _VALUES = Repr()
 _VALUES.maxlevel, _VALUES.maxstring, _VALUES.maxother = 2, 200, 200
-# all of C0 but tab and line feed, delete, and C1
+# C0 except tab and line feed, plus delete and C1
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class AttentError(Exception):
-    """The root of the tree; the command line prints it as one line and exits with code 2.
+    """Base class of all exceptions of attent; the command line prints the message as one line and exits with code 2.
 
-    A message has at most `MAX_MESSAGE` characters, since it may repeat long input: the middle of a longer one is left
-    out.
+    Messages may quote long input, so the middle of a message longer than `MAX_MESSAGE` characters is left out.
     """
 
     def __init__(self, *args: object) -> None:
@@ -53,9 +52,9 @@ class AttentError(Exception):
 
 
 def brief(value: object) -> str:
-    """Return a value as Python writes it, in one line of a few hundred characters at most.
+    """Return the `repr` of a value on one line, at most a few hundred characters long.
 
-    Of a long list, only the first items.
+    Long collections are cut after the first items.
     """
     return " ".join(_VALUES.repr(value).split())
 
@@ -65,22 +64,22 @@ class ArgumentError(AttentError, ValueError):
 
 
 class ShapeError(ArgumentError):
-    """A tensor of the wrong shape: what was expected and what came."""
+    """A tensor of the wrong shape; the message gives the expected shape and the actual one."""
 
 
 class DTypeError(ArgumentError):
-    """A tensor of the wrong type of number: what was expected and what came."""
+    """A tensor of the wrong dtype; the message gives the expected dtype and the actual one."""
 
 
 class DeviceError(ArgumentError):
-    """A device that this machine does not have, or tensors that lie on different ones."""
+    """A device that this machine does not have, or tensors on different devices."""
 
 
 class UnknownNameError(ArgumentError):
-    """An unknown name; the message lists the known names and the nearest.
+    """An unknown name; the message lists the known names and suggests the closest one.
 
     Args:
-        kind: of the thing to name, such as "score".
+        kind: the kind of thing that the name stands for, such as "score".
         name: the unknown name.
         known: all known names.
     """
@@ -95,25 +94,25 @@ class UnknownNameError(ArgumentError):
 
 
 def did_you_mean(name: str, names: Sequence[str]) -> str:
-    """Return the part of a message that proposes the nearest of these names; empty if none is near."""
+    """Return a suggestion of the closest known name, to append to a message; empty if none is close."""
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def check_known(kind: str, name: str | None, names: Collection[str]) -> None:
-    """Raise an UnknownNameError unless a name is among the known ones; None passes."""
+    """Raise an UnknownNameError unless the name is None or a known one."""
     if name is not None and name not in names:
         raise UnknownNameError(kind, name, names)
 
 
 def refuse_keywords(remedies: Mapping[str, str]) -> Callable[[Function], Function]:
-    """Refuse keyword arguments that other libraries have and a function does not, with what to write in their place.
+    """Reject keyword arguments known from other libraries, with a message that says what to use instead.
 
     Args:
-        remedies: by the name of the keyword.
+        remedies: what to use instead of each keyword, by its name.
 
     Raises (the decorated function):
-        ArgumentError: it is called with one of them.
+        ArgumentError: it was called with one of these keywords.
     """
 
     def accept(function: Function) -> Function:
@@ -130,17 +129,17 @@ def refuse_keywords(remedies: Mapping[str, str]) -> Callable[[Function], Functio
 
 
 def first_fault(error: Any) -> str:
-    """Return the first fault of a pydantic ValidationError: its key, if it has one, and the message."""
+    """Return the first fault in a pydantic ValidationError: the key, if there is one, and the message."""
     fault = error.errors()[0]
     message = fault["msg"].removeprefix("Value error, ")
     return ": ".join(filter(None, (".".join(map(str, fault["loc"])), f"{message[:1].lower()}{message[1:]}")))
 
 
 def check_index(name: str, number: int, count: int) -> int:
-    """Return a number that counts from 0.
+    """Return an index after checking that it is in range.
 
     Raises:
-        ArgumentError: it is below 0, or not below the count.
+        ArgumentError: the index is negative, or not below `count`.
     """
     if not 0 <= number < count:
         raise ArgumentError(f"{name} must be from 0 to {count - 1}, got {number}")
@@ -148,23 +147,23 @@ def check_index(name: str, number: int, count: int) -> int:
 
 
 class MissingArgumentError(ArgumentError):
-    """A part with learnt parameters or a required argument that was given by name only."""
+    """A part given by name only although it has learned parameters or a required argument."""
 
 
 class PartError(AttentError, AssertionError):
-    """A user's part that breaks the contract of its slot; the message has the check and the numbers."""
+    """A user's part that breaks the contract of its slot; the message names the failed check, with numbers."""
 
 
 class UnseenError(AttentError, KeyError):
-    """A module of a watched model that has no map; the message names the nearest module that has one."""
+    """A module of a watched model that has no map; the message suggests the closest name that has one."""
 
     def __str__(self) -> str:
-        # a KeyError puts its message in quotes
+        # KeyError.__str__ would put the message in quotes
         return str(self.args[0])
 
 
 class ImplementationError(AttentError):
-    """An implementation chosen by name that cannot compute this call; the message says why."""
+    """A requested implementation that cannot compute this call; the message says why."""
 
 
 class StaleMapError(AttentError):
@@ -180,17 +179,17 @@ class RunError(AttentError):
 
 
 class VersionError(AttentError, ImportError):
-    """A library that is too old for attent; the message names the version that is needed."""
+    """A library that is too old for attent; the message names the required version."""
 
 
 class MissingExtraError(AttentError, ImportError):
-    """A package that is not installed; the message names the extra that brings it."""
+    """A package that is not installed; the message names the extra that installs it."""
 
 
 def refuse(*rules: tuple[object, str]) -> None:
     """Raise an ArgumentError with the message of the first rule that applies.
 
-    A rule is (whether it applies, the message).
+    A rule is a pair (condition, message); it applies if the condition is true.
     """
     for applies, message in rules:
         if applies:
@@ -204,7 +203,7 @@ def needs(need: str, extra: str, kind: type[AttentError] = MissingExtraError) ->
     Args:
         need: the beginning of the message, such as "pictures need matplotlib".
         extra: the name of the extra.
-        kind: class of the error.
+        kind: the class of the error.
     """
     try:
         yield
@@ -213,9 +212,9 @@ def needs(need: str, extra: str, kind: type[AttentError] = MissingExtraError) ->
 
 
 def printable(text: str) -> str:
-    r"""Escape control characters as JSON does, `\u001b`, so that a terminal does not execute them.
+    r"""Escape control characters as in JSON (`\u001b`), so that a terminal does not interpret them.
 
-    Tabs and line feeds stay.
+    Tabs and line feeds are kept.
     """
     return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -224,8 +223,8 @@ def shortened(message: str, begin: int = 240, end: int = 80) -> str:
     """Leave out the middle of a long message, such as one that repeats its input.
 
     Args:
-        message: of any length.
-        begin: characters to keep at its beginning.
-        end: characters to keep at its end.
+        message: the message, of any length.
+        begin: number of characters to keep at the beginning.
+        end: number of characters to keep at the end.
     """
     return message if len(message) <= begin + len(GAP) + end else f"{message[:begin]}{GAP}{message[-end:]}"

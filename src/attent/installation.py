@@ -23,10 +23,10 @@ class _Requirement(NamedTuple):
     """A package that attent requires.
 
     Args:
-        package: its name.
-        extras: of the package, joined by commas.
-        oldest: its oldest version.
-        extra: of attent, that requires it; None for attent itself.
+        package: the name of the package.
+        extras: the package's own extras that are required, joined by commas.
+        oldest: the oldest supported version.
+        extra: the extra of attent that requires it; None for a core requirement.
     """
 
     package: str
@@ -36,7 +36,7 @@ class _Requirement(NamedTuple):
 
 
 class Findings:
-    """Lines for the screen, and what is broken."""
+    """Lines to print, and the problems found."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -48,9 +48,9 @@ class Findings:
 
 
 def examine() -> Findings:
-    """Find versions, extras, devices, the compiled extension, the processor's row, and folders.
+    """Collect versions, extras, devices, the compiled extension, the processor's row, and folders.
 
-    Broken is a required library that is missing or too old, and an extension that does not load.
+    A required library that is missing or too old counts as a problem, and so does an extension that does not load.
     """
     findings = Findings()
     findings.add(
@@ -61,9 +61,9 @@ def examine() -> Findings:
     try:
         _report_machine(findings)
     except Exception as error:
-        # whatever a broken library raises while it is imported
+        # a broken library may raise anything during its import
         remedy = str(error).rpartition(": ")[2]
-        # that a library is too old was found already
+        # a library that is too old has already been reported
         if not (isinstance(error, VersionError) and any(problem.endswith(remedy) for problem in findings.problems)):
             findings.problems.append(
                 f"attent cannot compute here: {' '.join(str(error).split()) or type(error).__name__}"
@@ -124,7 +124,7 @@ def _is_usable(requirement: _Requirement) -> bool:
 
 
 def _is_installed(extra: str, extras: dict[str, list[_Requirement]]) -> bool:
-    """Return whether all packages of an extra are there, those of the extras that it contains too."""
+    """Return whether all packages of an extra are installed, including those of the extras that it contains."""
     return all(
         all(_is_installed(name, extras) for name in (requirement.extras or "").split(","))
         if requirement.package == "attent"

@@ -1,4 +1,4 @@
-"""Masks as `attent walk` takes them, in a line: `causal`, `window:2`, `window:4,0 | prefix:3`."""
+"""Masks written as text, as in `attent walk --mask`: `causal`, `window:2`, `window:4,0 | prefix:3`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TERM = re.compile(r"\s*([\w.]+(?::[A-Za-z_]\w*)?)(?::(\d{1,9}(?:,\d{1,9})*))?\s*")
 MASK_FOLDER = Path(__file__).parent / "attention" / "masks"
-# How the masks that take numbers are written.
+# Examples of the masks that take numbers.
 EXAMPLES = {
     "window": "window:2 or window:4,0",
     "prefix": "prefix:3",
@@ -28,23 +28,25 @@ def check_mask(text: str) -> None:
     """Check the names of masks before slow imports.
 
     Raises:
-        ArgumentError: the text is not a mask, or several joined by & and |.
-        UnknownNameError: there is no mask of such a name.
+        ArgumentError: the text is neither a mask nor several masks joined by & and |.
+        UnknownNameError: there is no mask with such a name.
     """
     for term in re.split(r"[|&]", text):
         name, _ = _split(term)
         known_name, _, numbers = name.partition(":")
         if numbers and known_name in registry.part_names(MASK_FOLDER):
-            raise ArgumentError(f"mask {known_name} takes numbers alone, such as {EXAMPLES['window']}, got {name!r}")
+            raise ArgumentError(f"mask {known_name} takes only numbers, such as {EXAMPLES['window']}, got {name!r}")
         registry.check("mask", name)
 
 
 def mask_of(text: str) -> Mask:
-    """Return the mask of a text: names with their numbers, joined by & (both) and | (either); & binds closer.
+    """Return the mask that a text describes: names with their numbers, joined by & (both) and | (either).
+
+    & binds more tightly than |.
 
     Raises:
-        ArgumentError: the text is not a mask, or the numbers do not fit it.
-        UnknownNameError: there is no mask of such a name.
+        ArgumentError: the text is not a mask, or the mask does not accept these numbers.
+        UnknownNameError: there is no mask with such a name.
     """
     check_mask(text)
     either = [[_build(term) for term in terms.split("&")] for terms in text.split("|")]
@@ -54,7 +56,7 @@ def mask_of(text: str) -> Mask:
 def _split(term: str) -> tuple[str, list[int]]:
     match = TERM.fullmatch(term)
     if match is None:
-        raise ArgumentError(f"a mask is written such as causal, window:2 or causal|prefix:3, got {term!r}")
+        raise ArgumentError(f"a mask must look like causal, window:2 or causal|prefix:3, got {term!r}")
     return match[1], [int(number) for number in match[2].split(",")] if match[2] else []
 
 
@@ -87,6 +89,6 @@ def _build(term: str) -> Mask:
         raise ArgumentError(f"mask {name} needs numbers: {written}")
     assert needs is not None
     raise ArgumentError(
-        f"mask {name} needs values that a command cannot give; "
-        f"it takes {', '.join(needs[1])}, {', '.join(EXAMPLES.values())}; or in Python: attent.walk(TEXT, {needs[0]})"
+        f"mask {name} needs values that cannot be given on the command line; "
+        f"use {', '.join(needs[1])}, {', '.join(EXAMPLES.values())}; or in Python: attent.walk(TEXT, {needs[0]})"
     )

@@ -1,7 +1,7 @@
 """Look-up of parts by name: name → file → class.
 
-A part's name is its file's name; its class is that name in camel case ("scaled_dot" → attention/scores/scaled_dot.py →
-ScaledDot). A class may list other names of the literature in `aliases`. A part outside the package is named
+A part is named after its file, and its class is that name in camel case ("scaled_dot" → attention/scores/scaled_dot.py
+→ ScaledDot). A class may list other names from the literature in `aliases`. A part outside the package is written
 "my.module:Class".
 """
 
@@ -19,24 +19,23 @@ from typing import Any
 
 from attent.errors import ArgumentError, UnknownNameError
 
-# Where the modules of parts are searched for after Python's own path.
+# Folders searched for modules of parts, after Python's own path.
 _extra_path: list[str] = []
 
 
 def class_name(name: str) -> str:
-    """Return the name of the class in a part's file: "top_k" → "TopK"."""
+    """Return the class name for a part's file name: "top_k" → "TopK"."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def parts(package: ModuleType | str, *, leave_out: tuple[str, ...] = ()) -> dict[str, type[Any]]:
-    """Import every part of a folder, and return the classes by file name, in alphabetical order.
+    """Import every part in a package, and return the classes by file name, in alphabetical order.
 
-    Each class becomes an attribute of the package, so that it can be imported from there whether or not the package's
-    code names it.
+    Each class becomes an attribute of the package and can be imported from there.
 
     Args:
         package: the package, such as `attent.attention.scores`, or its dotted name.
-        leave_out: names of files that hold no part.
+        leave_out: names of files that do not contain a part.
     """
     module = importlib.import_module(package) if isinstance(package, str) else package
     classes: dict[str, type[Any]] = {}
@@ -49,7 +48,7 @@ def parts(package: ModuleType | str, *, leave_out: tuple[str, ...] = ()) -> dict
 
 
 def with_aliases(classes: dict[str, type[Any]]) -> dict[str, type[Any]]:
-    """Return a table of parts by file name and by alias."""
+    """Return the classes by file name and by alias."""
     table = dict(classes)
     for part in classes.values():
         for alias in getattr(part, "aliases", ()):
@@ -58,7 +57,7 @@ def with_aliases(classes: dict[str, type[Any]]) -> dict[str, type[Any]]:
 
 
 def is_imported(name: str) -> bool:
-    """Return whether a name is "my.module:Class", whose look-up runs the code of that module."""
+    """Return whether a name has the form "my.module:Class", whose look-up runs that module's code."""
     return ":" in name
 
 
@@ -84,11 +83,11 @@ def check(kind: str, name: str | None) -> None:
 
     Args:
         kind: "score", "normalizer", "mask", "position" or "weighting".
-        name: of the part.
+        name: the name of the part.
 
     Raises:
         UnknownNameError: no part has this name.
-        ArgumentError: it is "my.module.Class".
+        ArgumentError: the name has the form "my.module.Class".
     """
     if (
         name is not None
@@ -100,16 +99,16 @@ def check(kind: str, name: str | None) -> None:
 
 
 def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:
-    """Return the class of a name.
+    """Return the class with a name.
 
     Args:
-        kind: of the part, for the message, such as "score".
+        kind: the kind of part, such as "score"; used in messages.
         name: a part's name, an alias, or "my.module:Class".
         table: the classes by name.
 
     Raises:
-        UnknownNameError: no part has this name; the message lists the names of all.
-        ArgumentError: "my.module:Class" cannot be imported, or has a dot for the colon.
+        UnknownNameError: no part has this name; the message lists all names.
+        ArgumentError: "my.module:Class" cannot be imported, or has a dot instead of the colon.
     """
     if is_imported(name):
         return _imported(kind, name)
@@ -121,20 +120,20 @@ def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:
 
 
 def _refuse_dots(kind: str, name: str) -> None:
-    """Raise if a name is "my.module.Class"."""
+    """Raise an ArgumentError if a name has the form "my.module.Class"."""
     module, dot, attribute = name.rpartition(".")
     if dot:
         raise ArgumentError(
-            f"{kind} {name!r} is no name; a {kind} of your own is written with a colon, {module}:{attribute}"
+            f"{kind} {name!r} is not a valid name; write your own {kind} with a colon, {module}:{attribute}"
         )
 
 
 @contextmanager
 def current_folder_searched() -> Iterator[None]:
-    """Search the current folder for the modules of parts too, as `python -m` does.
+    """Also search the current folder for modules of parts, as `python -m` does.
 
-    After Python's own path, and for nothing else. Under `python -P`, which keeps the current folder out, nothing
-    changes.
+    It is searched after Python's own path, and for parts only. `python -P`, which excludes the current folder, also
+    disables this.
     """
     _extra_path[:] = [] if sys.flags.safe_path else [""]
     try:
@@ -151,7 +150,7 @@ def _imported(kind: str, path: str) -> type[Any]:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ArgumentError(f"{kind} {path!r} cannot be imported: {error}") from error
-    # the module is somebody's own, and anything may happen in it
+    # a user's module may raise anything
     except Exception as error:
         raise ArgumentError(
             f"{kind} {path!r} cannot be imported: {module} raises {type(error).__name__}: {error}"

@@ -1,6 +1,6 @@
-"""Other libraries that attent runs with: the oldest versions, and the extras of rooms beyond the core.
+"""Libraries that attent depends on: the oldest supported versions, and the extras of packages beyond the core.
 
-Both are checked by the `__init__` of the folder that imports them first.
+Both are checked by the `__init__` of the package that imports the libraries first.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 from attent.errors import MissingExtraError, VersionError
 
-# As pyproject.toml says.
+# The same as in pyproject.toml.
 OLDEST = {"torch": "2.11", "transformers": "5.0"}
 
 
 class Extra(NamedTuple):
-    """An extra that a folder needs whole.
+    """An extra that a subpackage requires in full.
 
     Args:
-        need: the beginning of the message where it is missing.
-        packages: by the names that they are imported by.
-        contains: other extras.
+        need: the beginning of the message shown if it is missing.
+        packages: the import names of its packages.
+        contains: other extras that it includes.
     """
 
     need: str
@@ -52,7 +52,7 @@ def check_extra(name: str) -> None:
     """Check that the packages of an extra are installed, without importing them.
 
     Raises:
-        MissingExtraError: some are not; the message names them and the extra.
+        MissingExtraError: some are missing; the message names them and the extra.
     """
     missing = dict.fromkeys(package for package in _packages(name) if find_spec(package) is None)
     if missing:
@@ -60,7 +60,7 @@ def check_extra(name: str) -> None:
 
 
 def _packages(name: str) -> Iterator[str]:
-    """Yield the packages of an extra, and of those that it contains."""
+    """Yield the packages of an extra and of the extras that it contains."""
     yield from EXTRAS[name].packages
     for contained in EXTRAS[name].contains:
         yield from _packages(contained)
@@ -69,7 +69,7 @@ def _packages(name: str) -> Iterator[str]:
 def is_older(version: str, oldest: str) -> bool:
     """Return whether a version such as "2.4.0+cpu" is older than one such as "2.11".
 
-    A version without numbers is not.
+    A version without numbers does not count as older.
     """
     parts = re.match(r"\d+(\.\d+)*", version)
     return parts is not None and [*map(int, parts[0].split("."))] < [*map(int, oldest.split("."))]
@@ -79,7 +79,7 @@ def check_version(package: str, version: str) -> None:
     """Check that the imported version of a library is not too old.
 
     Raises:
-        VersionError: it is; the message names the version that is needed and how to get it.
+        VersionError: it is too old; the message gives the required version and how to install it.
     """
     oldest = OLDEST[package]
     if is_older(version, oldest):

@@ -1,8 +1,8 @@
 """Annotations of settings: help, bounds and the names of options.
 
 A setting is declared once, as `beam: Annotated[int, Bound(1, 100), Help("Beam size.")] = 1`; options, environment
-variables and the reference are read off the declaration. A pydantic model has the same in
-`Field(ge=1, le=100, description="Beam size.")`.
+variables and the reference are derived from that declaration. Pydantic models use
+`Field(ge=1, le=100, description="Beam size.")` for the same purpose.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Help:
-    """Sentence about a setting, for `--help` and the reference, and the placeholder of its value there."""
+    """The help text of a setting for `--help` and the reference, and the placeholder for its value."""
 
     text: str = ""
     metavar: str | None = None
@@ -28,7 +28,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Flag:
-    """The option of a setting, if not `--` and its name, such as "--open/--no-open" or "--updates", "--steps"."""
+    """The options of a setting if they differ from `--` and its name, such as "--open/--no-open"."""
 
     names: tuple[str, ...]
 

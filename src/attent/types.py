@@ -1,10 +1,10 @@
-"""The axis letters and the tensor types that signatures use.
+"""The axis letters and tensor types used in signatures.
 
 B batch (sequences) · H heads · G key/value heads (H is a multiple of G) · Tq query length · Tk key length
 · T any length · Dk key width · Dv value width · E model width · V vocabulary, all counted in elements.
 
-Public functions check their arguments themselves and raise ShapeError; these types document internals and are
-checked by the test suite alone, where jaxtyping is installed. Without it they are plain tensors.
+Public functions check their arguments themselves and raise ShapeError. These types document internals and are checked
+only in the test suite, where jaxtyping is installed; without it they are plain tensors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parts of both servers: the listening socket, and the scripts and style sheets of pages."""
+"""Code shared by both servers: the listening socket, and the scripts and style sheets of pages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from starlette.responses import Response
 from attent.errors import ArgumentError
 from attent.views.pages.page import web_file
 
-# Connections that wait to be accepted.
+# Maximum number of connections waiting to be accepted.
 BACKLOG = 2_048
 MEDIA_TYPES = {"js": "text/javascript", "css": "text/css"}
 
 
 async def static_file(request: Request) -> Response:
-    """Send a script or a style sheet of views/web, by the name in the path.
+    """Send the script or style sheet in views/web that the request's path names.
 
     Raises:
         HTTPException: there is no such file.
@@ -31,7 +31,7 @@ async def static_file(request: Request) -> Response:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
+    """Return a socket that listens on an address.
 
     Raises:
         ArgumentError: the address is invalid or in use.
@@ -40,4 +40,4 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
-        raise ArgumentError(f"{host}:{port} cannot be listened on: {error}; --port 0 takes one that is free") from error
+        raise ArgumentError(f"{host}:{port} cannot be listened on: {error}; use --port 0 for any free port") from error

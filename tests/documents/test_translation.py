@@ -73,7 +73,7 @@ def test_what_is_refused_stays_as_it_was(translator: Translator) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
 def test_a_pipe_is_no_document(translator: Translator, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "letter.md")
-    with pytest.raises(DataError, match=r"letter\.md: it is no regular file$"):
+    with pytest.raises(DataError, match=r"letter\.md: it is not a regular file$"):
         documents.translate(tmp_path / "letter.md", translator)
 
 

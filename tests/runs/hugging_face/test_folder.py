@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "no pieces": (without("source.spm"), "source.spm is missing"),
     "truncated pieces": (truncated("target.spm"), "target.spm: not a SentencePiece model"),
     "no config": (without("config.json"), "config.json is missing"),
-    "no json": (text("config.json", "{"), "config.json is missing or damaged: it is no JSON"),
+    "no json": (text("config.json", "{"), "config.json is missing or damaged: it is not valid JSON"),
     "marian itself": (marian_itself, "Marian's own .npz"),
     "another family": (config(model_type="t5"), "model_type must be one of marian, m2m_100, got 't5'"),
     "lying width": (config(d_model=4096), "must be .* by config.json, got"),

@@ -134,5 +134,5 @@ def test_an_array_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatc
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.npz")
-    with pytest.raises(DataError, match=r"a\.npz cannot be read: it is no regular file$"):
+    with pytest.raises(DataError, match=r"a\.npz cannot be read: it is not a regular file$"):
         read_npz(tmp_path / "a.npz")
