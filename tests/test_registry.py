@@ -169,7 +169,7 @@ def test_a_dot_in_the_place_of_the_colon_is_told() -> None:
         lambda: registry.check("score", "mypart.Diag"),
         lambda: registry.find("score", "mypart.Diag", {"dot": int}),
     ):
-        with pytest.raises(ArgumentError, match="a score of your own is written with a colon, mypart:Diag"):
+        with pytest.raises(ArgumentError, match="write your own score with a colon, mypart:Diag"):
             look_up()
 
 

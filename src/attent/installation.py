@@ -69,7 +69,7 @@ def examine() -> Findings:
                 f"attent cannot compute here: {' '.join(str(error).split()) or type(error).__name__}"
             )
     data = os.environ.get(DATA)
-    missing = "" if data is None or Path(data).is_dir() else ", which is no folder"
+    missing = "" if data is None or Path(data).is_dir() else ", which is not a folder"
     findings.add(
         "data", f"{DATA} is not set; it names the folder of corpora" if data is None else f"{data} ({DATA}){missing}"
     )

@@ -1,1 +1,1 @@
-"""Building blocks of models besides attention: feed-forward, embeddings, recurrent layers, residual connections."""
+"""Building blocks of models other than attention: feed-forward, embeddings, recurrent layers, residual connections."""

@@ -8,16 +8,16 @@ from attent.ops.dropout import dropout
 
 
 class Dropout(nn.Module):
-    """Sets a share of the features to zero while training, and scales the others up so that the mean stays.
+    """Sets a random share of the features to zero during training, and scales up the others to keep the mean.
 
-    Many float32 features on a CPU are dropped by the hash of `attent.ops.dropout`, with a seed from torch's generator.
-    Elsewhere random numbers come from that generator, and on a CPU the share is rounded to a multiple of 1/65,536, and
-    the scale with it.
+    Large float32 tensors on a CPU are dropped by the hash of `attent.ops.dropout`, with a seed from torch's generator.
+    Otherwise the random numbers come from that generator; on a CPU the share, and the scale with it, is then rounded to
+    a multiple of 1/65,536.
 
     Source: Srivastava et al. (2014), JMLR 15.
 
     Args:
-        share: 0 to 1, 1 excluded.
+        share: the dropout probability, from 0 to below 1.
     """
 
     def __init__(self, share: float) -> None:
@@ -26,13 +26,13 @@ class Dropout(nn.Module):
 
     @property
     def active_share(self) -> float:
-        """The share that is dropped now: 0 while evaluating."""
+        """The current dropout probability: 0 during evaluation."""
         return self.share if self.training else 0.0
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features of any shape → the same shape."""
+        """Apply dropout to features of any shape."""
         return dropout(features, self.share) if self.active_share else features
 
     def extra_repr(self) -> str:
-        """The share, for print."""
+        """Return the share, for `print`."""
         return f"{self.share:g}"

@@ -1,4 +1,4 @@
-"""From tokens, or vectors of any kind, to feature vectors."""
+"""Embeddings of tokens and of other vectors."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from attent.types import Features, Tokens
 
 
 class TokenEmbedding(nn.Module):
-    """A learnt vector for every token, scaled so that positions added to it are of like size.
+    """A learned vector for every token, scaled to the magnitude of the positions that are added to it.
 
         features = √E · W[token]
 
-    Source: Vaswani et al. (2017), §3.4, arXiv 1706.03762. The rows start as N(0, 1/E), so that features start with
-    variance 1 and the same matrix serves before the softmax.
+    Source: Vaswani et al. (2017), §3.4, arXiv 1706.03762. Rows are initialized from N(0, 1/E), so that features
+    start with variance 1 and the same matrix can be used before the softmax.
 
     Args:
-        size: how many tokens there are, V.
+        size: the number of tokens, V.
         width: the model width E.
-        padding: the token whose row starts at zero and gets no gradient from here.
-        is_scaled: whether the factor √E is there.
+        padding: the padding token; its row is initialized to zero and gets no gradient from this layer.
+        is_scaled: whether to multiply by √E.
     """
 
     def __init__(self, size: int, width: int, *, padding: int = 0, is_scaled: bool = True) -> None:
@@ -36,7 +36,7 @@ class TokenEmbedding(nn.Module):
             self.weight[padding].zero_()
 
     def forward(self, tokens: Tokens) -> Features:
-        """(B, T) → (B, T, E)."""
+        """Return the features (B, T, E) of tokens (B, T)."""
         return self.scale * nn.functional.embedding(tokens, self.weight, padding_idx=self.padding)
 
 
@@ -45,11 +45,11 @@ class VectorEmbedding(nn.Module):
 
         features = W x + b
 
-    Source: Dosovitskiy et al. (2020), §3.1, eq. 1, arXiv 2010.11929. Of numbers with variance 1, features start with
-    variance of about 1, as those of tokens do.
+    Source: Dosovitskiy et al. (2020), §3.1, eq. 1, arXiv 2010.11929. For inputs with variance 1, features start with
+    a variance of about 1, like those of tokens.
 
     Args:
-        size: how many numbers a vector has, D.
+        size: the width of a vector, D.
         width: the model width E.
     """
 
@@ -61,10 +61,10 @@ class VectorEmbedding(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def forward(self, vectors: Tensor) -> Features:
-        """(B, T, D) → (B, T, E).
+        """Return the features (B, T, E) of vectors (B, T, D).
 
         Raises:
-            ShapeError: the vectors have another width.
+            ShapeError: the vectors have a different width.
         """
         if vectors.shape[-1] != self.size:
             raise ShapeError(f"vectors must have {self.size} numbers each, got {vectors.shape[-1]}")

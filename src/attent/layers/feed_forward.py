@@ -42,5 +42,5 @@ class FeedForward(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(…, E) → (…, E)."""
+        """Return FFN(x), (…, E) → (…, E)."""
         return feed_forward(features, self.widen, self.narrow, self.activation)

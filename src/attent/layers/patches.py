@@ -1,4 +1,4 @@
-"""Pictures as sequences: cut into patches in reading order, and put together again."""
+"""Pictures as sequences: split into patches in reading order, and joined again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def patch_grid(height: int, width: int, size: int) -> tuple[int, int]:
     """Return the number of patches of a picture from top to bottom and from left to right.
 
     Args:
-        height: of the picture, in pixels.
-        width: of the picture, in pixels.
-        size: P, the pixels of a patch along each side; it divides height and width.
+        height: the height of the picture, in pixels.
+        width: the width of the picture, in pixels.
+        size: P, the side of a patch in pixels, which must divide height and width.
 
     Raises:
-        ArgumentError: it does not.
+        ArgumentError: the size does not divide height and width.
     """
     if size < 1 or height % size or width % size:
         raise ArgumentError(
@@ -26,7 +26,7 @@ def patch_grid(height: int, width: int, size: int) -> tuple[int, int]:
 
 
 def patches(pictures: Tensor, size: int) -> Tensor:
-    """The patches of pictures, as one vector each: x ∈ R^(H×W×C) becomes x_p ∈ R^(T×(P²·C)), T = HW/P².
+    """Split pictures into patches, each flattened to a vector: x ∈ R^(H×W×C) becomes x_p ∈ R^(T×(P²·C)), T = HW/P².
 
     Dosovitskiy et al. (2020), "An Image is Worth 16x16 Words", §3.1 (arXiv:2010.11929).
 
@@ -35,10 +35,10 @@ def patches(pictures: Tensor, size: int) -> Tensor:
         size: P, see `patch_grid`.
 
     Returns:
-        (B, T, P·P·C): patches row by row, in each the pixels row by row, of each its channels.
+        (B, T, P·P·C): the patches row by row; within a patch the pixels row by row, each with its channels.
 
     Raises:
-        ShapeError: the pictures have other axes.
+        ShapeError: the pictures do not have these axes.
         ArgumentError: the size does not divide height and width.
     """
     if pictures.dim() != 4:
@@ -50,19 +50,19 @@ def patches(pictures: Tensor, size: int) -> Tensor:
 
 
 def joined(vectors: Tensor, height: int, width: int, size: int) -> Tensor:
-    """The pictures that were cut into these patches.
+    """Join patches into the pictures that they were taken from.
 
     Args:
-        vectors: (B, T, P·P·C), as `patches` returns them.
-        height: of the pictures, in pixels.
-        width: of the pictures, in pixels.
+        vectors: the patches, (B, T, P·P·C), as `patches` returns them.
+        height: the height of the pictures, in pixels.
+        width: the width of the pictures, in pixels.
         size: P, see `patch_grid`.
 
     Returns:
         (B, H, W, C).
 
     Raises:
-        ShapeError: these are not the patches of such pictures.
+        ShapeError: the vectors do not fit pictures of this size.
         ArgumentError: the size does not divide height and width.
     """
     down, across = patch_grid(height, width, size)

@@ -1,4 +1,4 @@
-"""Recurrent layers: gated units with explicit state, and a reader in both directions."""
+"""Recurrent layers: gated units with explicit state, and bidirectional layers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NETWORKS: dict[str, type[nn.GRU | nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """Immutable state of a recurrent layer, for every row of its batch.
+    """Immutable state of a recurrent layer for a batch.
 
     Args:
         hidden: h, the output, (B, E).
@@ -37,17 +37,17 @@ class RecurrentState:
 
 
 class Recurrent(nn.Module):
-    """A layer of gated recurrent units, run over a whole sequence at once or by single steps.
+    """A layer of gated recurrent units, run over a whole sequence or step by step.
 
         h_t = f(h_{t−1}, x_t), where with h⁻ for h_{t−1}
 
         GRU:   h = (1 − z) n + z h⁻,  n = tanh(x' + r h'),  where r and z are σ(x' + h')
         LSTM:  h = o tanh(c),  c = f c⁻ + i tanh(x' + h'),  where i, f and o are σ(x' + h')
 
-    x' = W x + b and h' = U h⁻ + b are each gate's terms; they are called `gates` here. Sources: Cho et al. (2014),
-    §2.3, arXiv 1406.1078 (with PyTorch's place of r, behind the product with U); Hochreiter & Schmidhuber (1997). U
-    starts orthogonal (Saxe et al. 2014, arXiv 1312.6120), W by Glorot's rule, biases at 0, an LSTM's f at 1 (Jozefowicz
-    et al. 2015).
+    x' = W x + b and h' = U h⁻ + b are the terms of each gate, called `gates` here. Sources: Cho et al. (2014), §2.3,
+    arXiv 1406.1078 (with r applied after the product with U, as in PyTorch); Hochreiter & Schmidhuber (1997). U is
+    initialized orthogonally (Saxe et al. 2014, arXiv 1312.6120), W by Glorot's rule, biases to 0, and an LSTM's f to 1
+    (Jozefowicz et al. 2015).
 
     Args:
         cell: "gru" or "lstm".
@@ -61,30 +61,30 @@ class Recurrent(nn.Module):
         initialize(self.network)
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Run all steps at once: inputs (B, T, input_width) → h of each step (B, T, E), and the last state."""
+        """Run all steps: inputs (B, T, input_width) → h of each step (B, T, E), and the last state."""
         outputs, hidden, cell = rnn(self.network, inputs, state.hidden, state.cell)
         return outputs, RecurrentState(hidden, cell)
 
     def gates(self, inputs: Tensor) -> Tensor:
-        """W x + b of the input's first features, or of all, in any number of steps: (…, n) → (…, gates)."""
+        """Return W x + b for the first n, or all, features of the input: (…, n) → (…, gates)."""
         weight, bias = cast(Tensor, self.network.weight_ih_l0), cast(Tensor, self.network.bias_ih_l0)
         return F.linear(inputs, weight if inputs.shape[-1] == weight.shape[-1] else weight[:, : inputs.shape[-1]], bias)
 
     def share(self, first: int) -> Callable[[Tensor], Tensor]:
-        """W x of the input's features from `first` on, as a function, whose weights are cut out once for all steps."""
+        """Return a function that computes W x for the input's features from `first` on; it slices the weights once."""
         return partial(F.linear, weight=cast(Tensor, self.network.weight_ih_l0)[:, first:])
 
     def zero_state(self, like: Tensor) -> RecurrentState:
-        """Return the initial state, zeros, for as many rows as `like` has."""
+        """Return the initial state of zeros, for a batch of the same size as `like`."""
         zeros = like.new_zeros(like.shape[0], self.network.hidden_size)
         return RecurrentState(zeros, zeros if isinstance(self.network, nn.LSTM) else None)
 
     def step(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
-        """Run one step, given the input's term of the gates, (B, gates)."""
+        """Run one step, given the input's contribution to the gates, (B, gates)."""
         hidden_gates = F.linear(
             state.hidden, cast(Tensor, self.network.weight_hh_l0), cast(Tensor, self.network.bias_hh_l0)
         )
-        # Under autocast the products come in 16 bits; the state is summed in its own type.
+        # Under autocast the products have 16 bits; the state is summed in its own dtype.
         gates, hidden_gates = gates.to(state.hidden.dtype), hidden_gates.to(state.hidden.dtype)
         if state.cell is None:
             (reset, update, new), (hidden_reset, hidden_update, hidden_new) = (
@@ -99,13 +99,13 @@ class Recurrent(nn.Module):
 
 
 class RecurrentStack(nn.Module):
-    """Recurrent layers, each reading the outputs of the one below.
+    """A stack of recurrent layers, each reading the outputs of the one below.
 
     Args:
         cell: "gru" or "lstm".
         input_width: features of the lowest layer's input.
         width: features of every layer, E.
-        layers: how many.
+        layers: the number of layers.
     """
 
     def __init__(self, cell: Cell, input_width: int, width: int, layers: int = 1) -> None:
@@ -114,7 +114,7 @@ class RecurrentStack(nn.Module):
         self.layers = cast(Sequence[Recurrent], nn.ModuleList(Recurrent(cell, below, width) for below in widths))
 
     def forward(self, inputs: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, tuple[RecurrentState, ...]]:
-        """Run all steps at once: inputs (B, T, input_width) → the topmost h (B, T, E), and every layer's state."""
+        """Run all steps: inputs (B, T, input_width) → the topmost h (B, T, E), and every layer's state."""
         after = []
         for layer, state in zip(self.layers, states, strict=True):
             inputs, state = layer(inputs, state)
@@ -122,7 +122,7 @@ class RecurrentStack(nn.Module):
         return inputs, (*after,)
 
     def step(self, gates: Tensor, states: Sequence[RecurrentState]) -> tuple[RecurrentState, ...]:
-        """Run one step, given the input's term of the lowest layer's gates, (B, gates)."""
+        """Run one step, given the input's contribution to the gates of the lowest layer, (B, gates)."""
         after: list[RecurrentState] = []
         for layer, state in zip(self.layers, states, strict=True):
             after.append(layer.step(layer.gates(after[-1].hidden) if after else gates, state))
@@ -130,21 +130,21 @@ class RecurrentStack(nn.Module):
 
 
 class BidirectionalRecurrent(nn.Module):
-    """Recurrent layers that read a sequence from both ends, so that each output depends on the whole sequence.
+    """Recurrent layers that read a sequence in both directions, so that each output depends on the whole sequence.
 
         h_j = [h→_j; h←_j]
 
-    Each row is read between its own ends, so padding has no influence: backwards every row is turned round by its own
-    length, so that its padding comes last either way. (In the packed sequences of torch 2.13 fewer and fewer rows take
-    part, and a row's last bits change with its neighbors.) Source: Schuster & Paliwal (1997); for translation Bahdanau
-    et al. (2015), §3.2, arXiv 1409.0473.
+    Padding has no influence: for the backward direction each row is reversed within its own length, so that its padding
+    comes last in both directions. (With the packed sequences of torch 2.13, fewer rows take part in later steps, and a
+    row's last bits depend on its neighbors.) Source: Schuster & Paliwal (1997); for translation Bahdanau et al. (2015),
+    §3.2, arXiv 1409.0473.
 
     Args:
         cell: "gru" or "lstm".
         input_width: features of the input.
         width: features of one direction.
-        layers: how many; each reads both directions of the one below it.
-        dropout: share dropped between layers in training, 0 to 1.
+        layers: the number of layers; each reads both directions of the one below it.
+        dropout: the dropout probability between layers in training, 0 to 1.
     """
 
     def __init__(self, cell: Cell, input_width: int, width: int, layers: int = 1, dropout: float = 0.0) -> None:
@@ -155,7 +155,7 @@ class BidirectionalRecurrent(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, features: Features, lengths: Lengths) -> Features:
-        """(B, T, input_width) of which lengths (B,) are real → (B, T, 2 width), zeros at padding."""
+        """Run all steps: features (B, T, input_width) of real lengths (B,) → (B, T, 2 width), zeros at padding."""
         for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             features = self.dropout(features) if index else features
             state = forwards.zero_state(features)
@@ -173,7 +173,7 @@ def ends(features: Features, lengths: Lengths) -> Tensor:
 
 
 def initialize(network: nn.GRU | nn.LSTM) -> None:
-    """Orthogonal recurrent weights, Glorot's rule for the others, biases at 0, an LSTM's forget gate open at 1."""
+    """Initialize recurrent weights orthogonally, others by Glorot's rule, biases to 0, an LSTM's forget gate to 1."""
     width = network.hidden_size
     for name, parameter in network.named_parameters():
         if name.startswith("bias"):

@@ -1,4 +1,4 @@
-"""Models, built of attention and layers; `model` has their base classes, `settings` and `build` what makes them."""
+"""Models built from attention and layers; `model` has the base classes, `settings` and `build` construct models."""
 
 from __future__ import annotations
 

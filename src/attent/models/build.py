@@ -22,10 +22,10 @@ MODELS: dict[str, Callable[[Any, int, int], Any]] = {
 def build(settings: ModelSettings, inputs: int, outputs: int) -> Any:
     """Build an `EncoderDecoder`, `EncoderModel` or `LanguageModel` from settings.
 
-    The last two are of the settings of an encoder and of a decoder.
+    `EncoderSettings` give an `EncoderModel`, and `DecoderSettings` a `LanguageModel`.
 
     Args:
-        settings: of any kind of model.
+        settings: the settings of any kind of model.
         inputs: the size of the source vocabulary, or of the input vectors.
         outputs: the size of the target vocabulary, or the number of classes.
     """

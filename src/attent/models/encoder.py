@@ -1,4 +1,4 @@
-"""A Transformer's encoder alone, with an output layer for tokens or classes."""
+"""An encoder-only Transformer with an output layer for tokens or classes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class EncoderModel(Model):
 
         H = Encoder([c; x₁; …; x_T] + positions);  logits = W h
 
-    The output predicts tokens at their positions (masked language modelling), or classes from the position of the class
-    vector c (`settings.cls`). `forward` returns the features, `output` turns a selection of them into logits, and a
-    loss may fuse `to_logits` with the cross entropy.
+    The output predicts tokens at their positions (masked language modeling), or classes at the position of the class
+    vector c (`settings.cls`). `forward` returns the features, `output` computes logits from a selection of them, and a
+    loss can fuse `to_logits` with the cross entropy.
 
     Source: Devlin et al. (2018), §3, arXiv 1810.04805; Dosovitskiy et al. (2020), §3.1, eq. 1–4, arXiv 2010.11929.
-    Their positions are learnt (`position = "learned"`).
+    Their positions are learned (`position = "learned"`).
 
     Args:
-        settings: of the model, apart from these two sizes.
-        inputs: the size of the vocabulary with `input = "tokens"`, else of an input vector.
+        settings: the settings of the model.
+        inputs: the size of the vocabulary with `input = "tokens"`, else that of an input vector.
         outputs: the size of the vocabulary, or the number of classes.
     """
 
@@ -50,7 +50,7 @@ class EncoderModel(Model):
 
     @property
     def longest(self) -> int | None:
-        """The maximum length of a sequence, the class vector not counted; None without a limit."""
+        """The maximum length of a sequence, not counting the class vector; None if there is no limit."""
         limit = super().longest
         return None if limit is None else limit - self.settings.cls
 
@@ -63,29 +63,29 @@ class EncoderModel(Model):
         return (*self.encoder.layers,)
 
     def forward(self, sequence: Tensor, lengths: Lengths) -> Features:
-        """Return the features of every position, (B, T, E), or with a class vector, which comes first, (B, 1 + T, E).
+        """Return the features of every position: (B, T, E), or (B, 1 + T, E) with a class vector, which comes first.
 
         Args:
             sequence: tokens (B, T) or vectors (B, T, D), right-padded.
             lengths: the number of real positions, (B,).
 
         Raises:
-            ShapeError: the sequence has other axes, or there is not one length a row.
+            ShapeError: the sequence does not have these axes, or there is not one length per row.
         """
         return self.encoder(*self._embed(sequence, lengths)).features
 
     def by_layer(self, sequence: Tensor, lengths: Lengths) -> list[Features]:
-        """Return the features before the first layer and after each, layers + 1, each as `forward` returns the last.
+        """Return the features before the first layer and after each one, each in the form that `forward` returns.
 
         Raises:
-            ShapeError: as `forward`.
+            ShapeError: as for `forward`.
         """
         return self.encoder.by_layer(*self._embed(sequence, lengths))
 
     def _embed(self, sequence: Tensor, lengths: Lengths) -> tuple[Features, Lengths]:
-        """Return the encoder's arguments.
+        """Return the encoder's arguments: the embedded sequence and its lengths.
 
-        Embedded positions, with the class vector and positions, and their lengths.
+        The class vector and the positions are included.
         """
         axes = 2 if self.settings.input == "tokens" else 3
         if sequence.dim() != axes or lengths.shape != sequence.shape[:1]:

@@ -1,4 +1,4 @@
-"""A Transformer's decoder alone: a language model, which predicts each token of a text from those before it."""
+"""A decoder-only Transformer: a language model, which predicts each token of a text from the previous ones."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class LanguageModelState:
     """Immutable state of a language model: keys and values of the tokens so far.
 
     Args:
-        length: tokens so far, BOS included; the same in every row.
-        caches: of each layer; None before the first token.
+        length: the number of tokens so far, including BOS; the same in every row.
+        caches: the cache of each layer; None before the first token.
     """
 
     length: int
@@ -42,15 +42,15 @@ class LanguageModel(Model):
 
         H = Decoder([x₁; …; x_T] + positions), each attending to itself and those before;  logits of x_{t+1} = W h_t
 
-    `forward` reads all tokens at once, `start` and `step` one at a time; both compute the same features.
+    `forward` reads all tokens together, `start` and `step` one at a time; both compute the same features.
 
     Source: Liu et al. (2018), §4.2.2, arXiv 1801.10198; Radford et al. (2018), "Improving Language Understanding by
     Generative Pre-Training", §3.1.
 
     Args:
-        settings: of the model, apart from its vocabulary.
+        settings: the settings of the model.
         size: the size of the vocabulary.
-        outputs: the same.
+        outputs: the size of the output vocabulary, equal to `size`.
     """
 
     def __init__(self, settings: DecoderSettings, size: int, outputs: int) -> None:
@@ -68,7 +68,7 @@ class LanguageModel(Model):
 
     @property
     def batch_invariant(self) -> bool:
-        """True if, in its present mode, the numbers of a row do not depend on the number of rows in the batch."""
+        """True if, in the current mode, a row's numbers do not depend on the number of rows in the batch."""
         return transformer_packing.has_packed_form(self.decoder) and packed_linear.is_batch_invariant(self.to_logits)
 
     @property
@@ -83,11 +83,11 @@ class LanguageModel(Model):
         """Return the features (B, T, E) of right-padded tokens (B, T); those at t predict token t + 1.
 
         Raises:
-            ShapeError: the tokens have other axes.
+            ShapeError: the tokens do not have these axes.
         """
         if tokens.dim() != 2:
             raise ShapeError(f"tokens must be (B, T), got {tuple(tokens.shape)}")
-        # in fewer bits than training has, as generation computes
+        # with weights of fewer bits, compute as generation does
         if packed_linear.kind_of(self.decoder) is not WeightType.FLOAT32 and isinstance(
             state := self.start(len(tokens)), IncrementalState
         ):
@@ -95,7 +95,7 @@ class LanguageModel(Model):
         return self.decoder(self.embedding(tokens), (None,) * len(self.decoder.layers))[0]
 
     def start(self, rows: int) -> LanguageModelState | IncrementalState:
-        """Return the state of so many rows before their first token."""
+        """Return the state of `rows` rows before their first token."""
         state = LanguageModelState(0, (None,) * len(self.decoder.layers))
         return transformer_packing.start_without_memory(self.decoder, rows, lambda: state)
 

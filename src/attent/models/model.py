@@ -1,15 +1,15 @@
-"""Base classes of models: what training, decoding and evaluation rely on.
+"""Base classes of models: the interface that training, decoding and evaluation rely on.
 
     memory = model.encode(source, lengths)
     logits = model.output(model.decode(memory, tokens))                       all steps at once: the tokens are given
     state  = model.start(memory); features, state = model.step(state, tokens)      one step at a time: search
 
-Teacher-forced `decode` and repeated `step` compute the same features. The caller of `output` may fuse it with the loss
-or the search. Attention weights leave a model only through `attent.attention.capture.watch`, under names that tell
+Teacher-forced `decode` and repeated `step` compute the same features. The caller of `output` can fuse it with the loss
+or the search. Attention weights leave a model only through `attent.attention.capture.watch`, under names that identify
 source and target: `encoder` is the source attending to itself, `cross_attention` the target attending to the source,
-and any other attention of the decoder the target attending to its own past. Row t of a map of the decoder is labelled
-with the token that step t produces; `attent.alignment.forced_decoding` says when it may belong to the token that step
-t reads.
+and any other attention of the decoder the target attending to its own past. Row t of a decoder's map is labeled with
+the token that step t produces; `attent.alignment.forced_decoding` explains when it may belong to the token that step t
+reads.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from attent.types import Features, Lengths, StepFeatures, Tokens
 
 
 class Model(nn.Module):
-    """A model that can be trained by a loss that fits it.
+    """Base class of trainable models.
 
-    `to_logits` is its last layer, which a loss may fuse with the cross entropy.
+    `to_logits` is the last layer, which a loss can fuse with the cross entropy.
     """
 
     to_logits: nn.Linear
 
     def train(self, mode: bool = True) -> Self:
-        """Switch between training and evaluation, and drop packed weights.
+        """Switch between training and evaluation mode, and discard packed weights.
 
-        Parameters may change without PyTorch counting it.
+        They are discarded because PyTorch does not register every change to parameters.
         """
         packed_linear.forget(self)
         return super().train(mode)
@@ -51,27 +51,27 @@ class Model(nn.Module):
     def units(self) -> Sequence[nn.Module]:
         """The layers, in the order in which they run.
 
-        Only its own forward uses a unit's weights, so that they can be sharded.
+        The weights of a unit are used only by its own forward, so that they can be sharded.
         """
         return ()
 
     @property
     def longest(self) -> int | None:
-        """The maximum length of a sequence in tokens, padding included, that all scores and positions take.
+        """The maximum length of a sequence in tokens, including padding, that all scores and positions support.
 
-        None without a limit.
+        None if there is no limit.
         """
         limits = (part.maximum_length for part in self.modules() if isinstance(part, Score | Learned))
         return min((limit for limit in limits if limit is not None), default=None)
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
-        """The token embeddings by the name of their tokenizer; tokenizers may share one."""
+        """The token embeddings by tokenizer name; tokenizers may share an embedding."""
         return {}
 
     @property
     def parts(self) -> Mapping[str, Sequence[nn.Module]]:
-        """The parts whose weights training can leave as they are, by name; embeddings may be the output matrix too."""
+        """The parts that can be frozen in training, by name; embeddings may also be the output matrix."""
         stacks = {name: (child,) for name in ("encoder", "decoder") if (child := getattr(self, name, None)) is not None}
         return {"embeddings": (*self.embeddings.values(),), **stacks, "output": (self.to_logits,)}
 
@@ -95,7 +95,7 @@ class Memory:
     """The encoded source.
 
     Args:
-        features: one vector a source token, (B, Tk, E).
+        features: one vector per source token, (B, Tk, E).
         lengths: the number of real source tokens, (B,).
     """
 
@@ -115,7 +115,7 @@ class DecoderState(Protocol):
         ...
 
     def reorder(self, rows: Tensor) -> Self:
-        """Return these rows' pasts, as `select` does, where every row keeps its source."""
+        """Return the history of these rows like `select`, while every row keeps its own source."""
         ...
 
 
@@ -127,27 +127,27 @@ class EncoderDecoder(Model, ABC, Generic[S]):
 
     @property
     def batch_invariant(self) -> bool:
-        """True if, in its present mode, the numbers of a row do not depend on the number of rows in the batch."""
+        """True if, in the current mode, a row's numbers do not depend on the number of rows in the batch."""
         return False
 
     @abstractmethod
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
-        """Encode a right-padded source (B, Tk) of which lengths (B,) are real."""
+        """Encode a right-padded source (B, Tk) with real lengths (B,)."""
 
     @abstractmethod
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        """Return the features (B, T, E) of all steps at once, given BOS and the target (B, T)."""
+        """Return the features (B, T, E) of all steps, given BOS and the target (B, T)."""
 
     @property
     def source_attention_layers(self) -> int:
-        """The number of layers whose attention `source_attention` computes now.
+        """The number of layers whose attention `source_attention` can currently compute.
 
-        0 if only `watch` tells what `decode` attends to.
+        0 if the attention of `decode` is available only through `watch`.
         """
         return 0
 
     def source_attention(self, memory: Memory, tokens: Tokens, layer: int) -> AttentionMap:
-        """Return the map (B, H, T, Tk) of a layer's attention to the source in `decode`, and compute nothing beyond it.
+        """Return the map (B, H, T, Tk) of a layer's attention to the source in `decode`, without running later layers.
 
         Args:
             memory: the encoded source.
@@ -165,9 +165,9 @@ class EncoderDecoder(Model, ABC, Generic[S]):
         """Return the features (B, E) of one more token (B,), and the state that includes it."""
 
     def packed_decoder(self, source: Tokens, lengths: Lengths, steps: int) -> PackedDecoder | None:
-        """Encode a source for a search of so many steps in the compiled library.
+        """Encode a source for a search of this many steps in the compiled library.
 
-        None if that cannot compute the model as it is now.
+        None if the library cannot compute the model in its current state.
         """
         return None
 

@@ -17,24 +17,24 @@ from attent.types import Features, Lengths, StepFeatures, Tokens
 
 
 class RNN(EncoderDecoder[RnnState]):
-    """A bidirectional recurrent encoder and a recurrent decoder, with attention or without.
+    """A bidirectional recurrent encoder and a recurrent decoder, with or without attention.
 
     See `attent.models.rnn_decoder`. Row t of the map `decoder.cross_attention` belongs to the token that step t
-    produces, as does the only row of `step`.
+    produces, and so does the single row of `step`.
 
     Sources: Cho et al. (2014), arXiv 1406.1078; Sutskever et al. (2014), arXiv 1409.3215; Bahdanau et al. (2015),
     arXiv 1409.0473; Luong et al. (2015), arXiv 1508.04025.
 
     Args:
-        settings: of the model, apart from the vocabularies.
+        settings: the settings of the model.
         source_size: the size of the source's vocabulary.
         target_size: the size of the target's vocabulary.
 
     Raises:
         ArgumentError: share_embeddings is "all" and the vocabularies differ in size, or attention_hidden is set and the
             score has no hidden width.
-        ShapeError: the score needs a memory as wide as the state.
-        UnknownNameError: there is no score or normalizer of that name.
+        ShapeError: the score requires the memory to be as wide as the state.
+        UnknownNameError: there is no score or normalizer with that name.
     """
 
     def __init__(self, settings: RnnSettings, source_size: int, target_size: int) -> None:
@@ -69,14 +69,14 @@ class RNN(EncoderDecoder[RnnState]):
 
     @property
     def units(self) -> Sequence[nn.Module]:
-        """The encoder; steps of the decoder use its layers' weights outside of their forward."""
+        """The encoder only, since the decoder's steps use its layers' weights outside their forward."""
         return (self.encoder,)
 
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
-        """Encode a right-padded source (B, Tk) of which lengths (B,) are real.
+        """Encode a right-padded source (B, Tk) with real lengths (B,).
 
         Raises:
-            ShapeError: there is not one length a row.
+            ShapeError: there is not one length per row.
         """
         if source.dim() != 2 or lengths.shape != source.shape[:1]:
             raise ShapeError(

@@ -25,7 +25,7 @@ from attent.models.model import Memory
 
 
 class Local(nn.Module):
-    """The window [p_t − D, p_t + D] of the source that a query attends to in local attention.
+    """Local attention: the window [p_t − D, p_t + D] of the source that a query attends to.
 
         p_t = t ("m"),  or p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)) ("p")
 
@@ -52,7 +52,7 @@ class Local(nn.Module):
         """Return p_t, (B, T) in tokens, of queries (B, T, query_width) at steps (B, T) over sources of lengths (B,)."""
         if self.kind == "m":
             return steps
-        # 16 bits are too few for a position in a long source.
+        # 16 bits are not precise enough for positions in a long source.
         with torch.autocast(queries.device.type, enabled=False):
             relative = torch.sigmoid(self.v(torch.tanh(self.hidden(queries.to(self.v.weight.dtype)))))  # (B, T, 1)
         return lengths[:, None] * relative[..., 0]
@@ -77,11 +77,11 @@ class RecurrentAttention(nn.Module):
     Args:
         query_width: features of the states.
         memory_width: features of the memory.
-        score: its name, built for these widths.
-        hidden: features inside an additive or concat score; by default as many as the memory has.
-        normalizer: its name.
+        score: the name of the score, built for these widths.
+        hidden: features inside an additive or concat score; by default the memory's width.
+        normalizer: the name of the normalizer.
         local: the window of local attention; None for global attention.
-        scaled: whether the score general is divided by √memory_width.
+        scaled: whether the general score is divided by √memory_width.
 
     Raises:
         ShapeError: the score needs equal widths.
@@ -111,7 +111,7 @@ class RecurrentAttention(nn.Module):
             return KeyValueCache(lower_key(self.score, features, 1), features)
 
     def prepare(self, queries: Tensor, source: KeyValueCache, lengths: Tensor, steps: Tensor | None = None) -> Prepared:
-        """Return a checked call; without a window it serves any queries of this shape.
+        """Return a checked call; without a window it can be reused for any queries of this shape.
 
         Args:
             queries: (B, T, query_width).
@@ -138,7 +138,7 @@ class RecurrentAttention(nn.Module):
 
     @property
     def fused_parameters(self) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
-        """W, b and v of v·tanh(W q + b + k'), or W of W q·k', under a global softmax; None for any other attention."""
+        """Return W, b and v of v·tanh(W q + b + k'), or W of W q·k', for a global softmax; None for other attention."""
         score = self.score
         if self.local is not None or not isinstance(self.normalizer, Softmax):
             return None
@@ -150,7 +150,7 @@ class RecurrentAttention(nn.Module):
 
     @property
     def context_projection(self) -> None:
-        """None: the contexts are the output."""
+        """Always None, since the contexts are the output."""
         return None
 
     def report_map(
@@ -161,16 +161,16 @@ class RecurrentAttention(nn.Module):
         lengths: Tensor,
         steps: Tensor | None = None,
     ) -> None:
-        """Report one map of the queries (B, T, query_width) of all steps to watchers.
+        """Report one map to watchers, for the queries (B, T, query_width) of all steps.
 
-        Report with it their contexts, (B, T, memory_width).
+        Their contexts, (B, T, memory_width), are reported with it.
         """
         report(self, AttentionMap.of(self.prepare(queries, source, lengths, steps)), source.value, contexts)
 
 
 def _build_score(name: str, query_width: int, key_width: int, hidden: int | None, scale: float) -> Score:
     score = choices.score_for(name, query_width, key_width, 1)
-    # Parameters without an axis of heads: with one, products would be computed row by row.
+    # Parameters have no axis of heads, since products would otherwise be computed row by row.
     if isinstance(score, Additive | Concat):
         return type(score)(query_width, key_width, hidden or key_width)
     if hidden is not None:

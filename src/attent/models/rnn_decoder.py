@@ -26,12 +26,12 @@ from attent.types import Features
 
 @dataclass(frozen=True)
 class RnnState:
-    """Immutable decoder state. Exported graphs contain the names of its fields.
+    """Immutable decoder state; exported graphs contain the names of its fields.
 
     Args:
-        layers: each layer's state.
+        layers: the state of each layer.
         beside: the input that each step concatenates to the token's embedding, (B, n): the source's vector (attention
-            "none"), the previous attentional vector (luong with input feeding), or nothing, n = 0.
+            "none"), the previous attentional vector (luong with input feeding), or nothing (n = 0).
         lengths: the number of real source tokens, (B,).
         source: the memory's lowered keys and its values; None without attention.
         steps: the number of steps so far, (B,), for local attention; None otherwise.
@@ -50,25 +50,25 @@ class RnnState:
         return replace(self.reorder(rows), lengths=self.lengths[rows], source=source, steps=steps)
 
     def reorder(self, rows: Tensor) -> RnnState:
-        """Return these rows' pasts, as `select` does, where every row keeps its source."""
+        """Return the history of these rows like `select`, while every row keeps its own source."""
         # Rows with the same source have the same number of steps.
         return replace(self, layers=tuple(layer.select(rows) for layer in self.layers), beside=self.beside[rows])
 
     def advance(self, layers: tuple[RecurrentState, ...], count: int, input_feed: Tensor | None = None) -> RnnState:
-        """Return the state after so many more steps."""
+        """Return the state after `count` more steps."""
         steps = None if self.steps is None else self.steps + count
         return replace(self, layers=layers, beside=self.beside if input_feed is None else input_feed, steps=steps)
 
 
 class RnnDecoder(nn.Module, ABC):
-    """Base class of the decoders: a stack of recurrent layers, their first state, and the output.
+    """Base class of recurrent decoders: a stack of recurrent layers, their first state, and the output.
 
-    A step's output is as wide as an embedding, so that the target's embedding may compute the logits.
+    A step's output is as wide as an embedding, so that the target embedding can compute the logits.
 
     Args:
-        settings: of the model.
+        settings: the settings of the model.
         input_feed_width: features that enter the recurrent layers together with a token's embedding.
-        readout_width: features that the output is computed from.
+        readout_width: features from which the output is computed.
     """
 
     def __init__(self, settings: RnnSettings, input_feed_width: int, readout_width: int) -> None:
@@ -89,9 +89,10 @@ class RnnDecoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
-        """Return the output (B, T, embedding_width) of the next T steps, given embedded tokens, and the state.
+        """Return the output (B, T, embedding_width) of the next T steps, and the state after them.
 
-        The tokens have the output's shape. Row t of the attention's map belongs to the token that step t produces.
+        The embedded tokens have the shape of the output. Row t of the attention map belongs to the token that step t
+        produces.
         """
 
     def teacher_forced(self, embedded: Features, memory: Memory) -> Features:
@@ -99,7 +100,7 @@ class RnnDecoder(nn.Module, ABC):
         return self(embedded, self.start(memory))[0]
 
     def first_states(self, summary: Tensor) -> tuple[RecurrentState, ...]:
-        """Return every layer's first state, tanh(W summary + b), for an LSTM with its cell."""
+        """Return every layer's first state, tanh(W summary + b), including the cell of an LSTM."""
         parts = torch.tanh(self.first_state(summary).to(self.first_state.weight.dtype)).chunk(
             self.settings.decoder_layers * self.parts, -1
         )
@@ -113,7 +114,7 @@ class RnnDecoder(nn.Module, ABC):
 
 
 class ContextDecoder(RnnDecoder):
-    """A decoder without attention, which gets the source as one vector c.
+    """A decoder without attention, which receives the source as a single vector c.
 
         c = tanh(V [h→_T; h←_1]),  s_0 = tanh(V' c)
         s_t = f(s_{t−1}, [e_t; c]),  output = tanh(W [s_t; e_t; c])
@@ -142,7 +143,7 @@ class ContextDecoder(RnnDecoder):
 
 
 class AttendingDecoder(RnnDecoder):
-    """Base class of the decoders with attention; their first state is computed from the memory's two ends."""
+    """Base class of decoders with attention; their first state is computed from both ends of the memory."""
 
     def __init__(
         self, settings: RnnSettings, input_feed_width: int, readout_width: int, feedback_width: int = 0
@@ -170,12 +171,12 @@ class AttendingDecoder(RnnDecoder):
 
     @property
     def has_fused_form(self) -> bool:
-        """True if `fused` computes what the steps do."""
+        """True if `fused` computes the same as the steps."""
         return self.cross_attention.fused_parameters is not None
 
     @abstractmethod
     def fused(self, embedded: Features, source: Source, layers: list[Layer]) -> Features:
-        """Return `teacher_forced` of an attention and recurrent layers, by `attent.ops.attention_rnn`."""
+        """Compute `teacher_forced` with `attent.ops.attention_rnn`, given the attention and the recurrent layers."""
 
     def teacher_forced(self, embedded: Features, memory: Memory) -> Features:
         reference = partial(super().teacher_forced, embedded, memory)
@@ -208,7 +209,7 @@ class BahdanauDecoder(AttendingDecoder):
         super().__init__(
             settings, settings.memory_width, settings.width + settings.embedding_width + settings.memory_width
         )
-        # P and b; checkpoints have the name.
+        # P and b; the name is fixed by checkpoints.
         self.asked = linear(settings.embedding_width, settings.width) if settings.token_in_query else None
 
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
@@ -224,7 +225,7 @@ class BahdanauDecoder(AttendingDecoder):
         states: list[Tensor] = []
         contexts: list[Tensor] = []
         queries: list[Tensor] = []
-        # The gates' products with the tokens are computed for all steps at once.
+        # The products of gates and tokens are computed for all steps together.
         for step, gates in enumerate(lowest.gates(embedded).unbind(1)):
             query = layers[-1].hidden if query_terms is None else layers[-1].hidden + query_terms[:, step]
             context = attention.context(prepared, query[:, None])[:, 0]  # (B, memory_width)
@@ -248,7 +249,7 @@ class LuongDecoder(AttendingDecoder):
 
         s_t = f(s_{t−1}, [e_t; h̃_{t−1}]),  c_t = Σⱼ α(s_t, h_j) h_j,  output = h̃_t = tanh(W [c_t; s_t])
 
-    h̃_0 = 0; without input feeding h̃ does not enter f, and all steps are computed at once. Source: Luong et al.
+    h̃_0 = 0; without input feeding h̃ does not enter f, and all steps are computed together. Source: Luong et al.
     (2015), §3, equation 5, and §3.3, arXiv 1508.04025; their attentional vector h̃ is as wide as the state, here as an
     embedding.
     """

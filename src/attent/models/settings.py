@@ -20,7 +20,7 @@ from attent.layers.recurrent import Cell
 from attent.layers.residual import Norm
 
 Position = Literal["sinusoidal", "learned", "rotary", "alibi", "relative_bias", "none"]
-# Heads that are advised: a width from elsewhere may be any number.
+# Upper limit for suggested numbers of heads, since a width from an untrusted config may be any number.
 MOST_HEADS = 2**12
 # The score of each recurrent attention's paper.
 SCORES = {"bahdanau": "additive", "luong": "general"}
@@ -52,14 +52,14 @@ RNN_PRESETS: dict[str, dict[str, Any]] = {
 
 
 class PresetSettings(BaseModel):
-    """Settings that may start from a preset: `preset="small"` sets what other keywords do not.
+    """Settings that can start from a preset: `preset="small"` sets everything that other keywords do not.
 
     Args:
-        kind: of the model; every kind has settings of its own.
+        kind: the kind of model; every kind has its own settings.
 
     Attributes:
-        presets: settings by the name of the preset.
-        implied: settings that count as set, so that `model_dump(exclude_unset=True)` has them.
+        presets: settings by preset name.
+        implied: settings that always count as set, so that `model_dump(exclude_unset=True)` includes them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -129,7 +129,7 @@ class StackSettings(PresetSettings):
         return self
 
     def _heads_advice(self) -> str:
-        """Return advice for heads of an odd width: the nearest number of heads of an even one."""
+        """Return advice for heads of an odd width: the nearest number of heads that gives an even one."""
         groups = self.key_value_heads or 1
         counts = [
             heads
@@ -142,7 +142,7 @@ class StackSettings(PresetSettings):
 
 
 class TransformerSettings(StackSettings):
-    """The settings of a Transformer, apart from its vocabularies.
+    """The settings of a Transformer, except its vocabulary sizes.
 
     `TransformerSettings(preset="small", dropout=0.1)` starts from a published size. The defaults are `tiny`.
 
@@ -164,12 +164,12 @@ class TransformerSettings(StackSettings):
 
     @model_serializer(mode="wrap")
     def _without_default_scale(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave the factor out where it is the paper's: the settings are then those of earlier versions."""
+        """Omit the factor if it is the paper's, so that the settings equal those of earlier versions."""
         return {name: value for name, value in serialize(self).items() if (name, value) != ("scale_embeddings", True)}
 
 
 class EncoderSettings(StackSettings):
-    """The settings of a Transformer's encoder alone, apart from the sizes of its input and output.
+    """The settings of an encoder-only Transformer, except the sizes of its input and output.
 
     `EncoderSettings(preset="small", dropout=0.1)` starts from the encoder of a published size. The defaults are `tiny`.
 
@@ -195,12 +195,12 @@ class EncoderSettings(StackSettings):
 
     @property
     def encoder_layers(self) -> int:
-        """The number of layers, under the name that a Transformer's settings have for it."""
+        """The number of layers, under the name used in a Transformer's settings."""
         return self.layers
 
 
 class DecoderSettings(StackSettings):
-    """The settings of a Transformer's decoder alone, a language model, apart from the size of its vocabulary.
+    """The settings of a decoder-only Transformer, a language model, except its vocabulary size.
 
     `DecoderSettings(preset="small", dropout=0.1)` starts from the decoder of a published size. The defaults are `tiny`.
 
@@ -218,7 +218,7 @@ class DecoderSettings(StackSettings):
 
 
 class RnnSettings(PresetSettings):
-    """The settings of an RNN encoder-decoder, apart from its vocabularies.
+    """The settings of an RNN encoder-decoder, except its vocabulary sizes.
 
     `RnnSettings(preset="lium", attention="luong")` starts from a published recipe.
 
@@ -284,7 +284,7 @@ class RnnSettings(PresetSettings):
 
     @model_serializer(mode="wrap")
     def _without_scale(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave the scale out where there is none: the settings are then those of earlier versions."""
+        """Omit the scale if there is none, so that the settings equal those of earlier versions."""
         return {name: value for name, value in serialize(self).items() if name != "scaled_score" or value}
 
     @property
@@ -294,7 +294,7 @@ class RnnSettings(PresetSettings):
 
     @property
     def memory_width(self) -> int:
-        """Features of the memory, which has both directions."""
+        """Features of the memory, which concatenates both directions."""
         return 2 * self.direction_width
 
     @property
@@ -347,5 +347,5 @@ ModelSettings = Annotated[
 
 
 def keys_of(values: Any) -> dict[str, Any]:
-    """Return the keys that a table of settings of this kind may have, and their types."""
+    """Return the keys allowed in a table of settings of this kind, and their types."""
     return {name: field.annotation for name, field in SETTINGS[kind_of(values)].model_fields.items()} | {"preset": str}

@@ -28,10 +28,10 @@ class TransformerState:
     """Immutable decoder state: keys and values of the target so far and of the memory.
 
     Args:
-        length: target tokens so far, BOS included; the same in every row.
+        length: the number of target tokens so far, including BOS; the same in every row.
         lengths: the number of real source tokens, (B,).
-        written: each layer's keys and values of the target; None before the first token. The names of fields stand in
-            exported graphs.
+        written: each layer's keys and values of the target; None before the first token. Exported graphs contain
+            the names of these fields.
         source: each layer's keys and values of the memory.
     """
 
@@ -46,7 +46,7 @@ class TransformerState:
         return replace(self.reorder(rows), lengths=self.lengths[rows], source=source)
 
     def reorder(self, rows: Tensor) -> TransformerState:
-        """Return these rows' pasts, as `select` does, where every row keeps its source."""
+        """Return the history of these rows like `select`, while every row keeps its own source."""
         return replace(self, written=tuple(None if cache is None else cache.select(rows) for cache in self.written))
 
 
@@ -56,7 +56,7 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
     Source: Vaswani et al. (2017), Attention Is All You Need, arXiv 1706.03762.
 
     Args:
-        settings: of the model, apart from the vocabularies.
+        settings: the settings of the model.
         source_size: the size of the source's vocabulary.
         target_size: the size of the target's vocabulary.
 
@@ -105,10 +105,10 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         return *self.encoder.layers, *self.decoder.layers
 
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
-        """Encode a right-padded source (B, Tk) of which lengths (B,) are real.
+        """Encode a right-padded source (B, Tk) with real lengths (B,).
 
         Raises:
-            ShapeError: there is not one length a row.
+            ShapeError: there is not one length per row.
         """
         if source.dim() != 2 or lengths.shape != source.shape[:1]:
             raise ShapeError(
@@ -117,7 +117,7 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         return Memory(transformer_packing.encode(self.encoder, self.source_embedding, source, lengths), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        # in fewer bits than training has, as a search computes
+        # with weights of fewer bits, compute as the search does
         if packed_linear.kind_of(self.decoder) is not WeightType.FLOAT32 and isinstance(
             state := self.start(memory), IncrementalState
         ):
@@ -129,8 +129,8 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
 
     @property
     def source_attention_layers(self) -> int:
-        # a subclass or a replaced part may attend otherwise; in fewer bits, maps are still those of the modules, which
-        # `watch` asks for
+        # a subclass or a replaced part may attend differently; with weights of fewer bits, maps are still those of the
+        # modules, as `watch` returns them
         is_plain = type(self) is Transformer and type(self.decoder) is Decoder and not self.training
         are_plain = is_plain and all(type(layer) is DecoderLayer for layer in self.decoder.layers)
         is_exact = packed_linear.kind_of(self.encoder) is WeightType.FLOAT32
@@ -169,15 +169,15 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
 
 @torch.no_grad()
 def copy_by_depth(model: Transformer, start: Transformer) -> None:
-    """Copy the weights of a Transformer of the same sizes, each layer's from the one at its relative depth.
+    """Copy the weights of a Transformer of the same sizes, each layer from the one at the same relative depth.
 
-    Layer l of L takes those of layer ⌊(l + ½) L′ / L⌋ of L′: some are left out, or taken twice.
+    Layer l of L is copied from layer ⌊(l + ½) L′ / L⌋ of L′, so that some layers are skipped or copied twice.
 
     Source: Shleifer & Rush (2020), §3.1, arXiv 2010.13002; Gong et al. (2019), ICML (stacking).
 
     Args:
-        model: its weights are replaced.
-        start: a Transformer with the same settings but for encoder_layers and decoder_layers.
+        model: the model whose weights are replaced.
+        start: a Transformer with the same settings, except for encoder_layers and decoder_layers.
     """
     for stack, start_stack in ((model.encoder, start.encoder), (model.decoder, start.decoder)):
         for number, layer in enumerate(stack.layers):

@@ -1,4 +1,4 @@
-"""The Transformer's layers, its encoder and its decoder."""
+"""The layers, encoder and decoders of Transformers."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def build_residual(settings: StackSettings) -> Residual:
 
 
 def build_final_norm(settings: StackSettings) -> nn.Module:
-    """Build the norm at the end of a stack, which only pre-norm needs."""
+    """Build the final norm of a stack, which only pre-norm needs."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
 
 def build_positions(settings: StackSettings) -> Sinusoidal | Learned | None:
-    """Build the positions that are added to embeddings; None if there are none or attention has them."""
+    """Build the positions added to embeddings; None if there are none, or if they are part of attention."""
     match settings.position:
         case "sinusoidal":
             return Sinusoidal(settings.width)
@@ -74,12 +74,12 @@ class Embedding(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: Tokens, start: int | Tensor = 0) -> Features:
-        """Embed tokens (B, T) as (B, T, E); the first token has position start, a number or (1,)."""
+        """Embed tokens (B, T) as (B, T, E); the first token has position `start`, an integer or a tensor (1,)."""
         features = self.tokens(tokens)
         return self.dropout(features if self.positions is None else self.positions(features, start))
 
     def position_features(self, start: int, count: int) -> Tensor | None:
-        """Return the features (T, E) that are added to embeddings at `count` positions from start on, if any are."""
+        """Return the features (T, E) added to embeddings at `count` positions from `start`; None if there are none."""
         weight = self.tokens.weight
         return None if self.positions is None else self.positions(weight.new_zeros(1, count, weight.shape[1]), start)[0]
 
@@ -109,7 +109,7 @@ class EncoderLayer(SelfAttentionLayer):
     """
 
     def forward(self, stream: Stream, lengths: Lengths) -> Stream:
-        """Transform features (B, T, E); keys at positions from lengths (B,) on are hidden."""
+        """Transform features (B, T, E); keys at or beyond the lengths (B,) are hidden."""
         stream, read = self.around_attention.enter(stream)
         stream = self.around_attention.leave(stream, self.self_attention(read, lengths=lengths))
         stream, read = self.around_feed_forward.enter(stream)
@@ -149,10 +149,10 @@ class DecoderLayer(nn.Module):
         """Transform the next T positions.
 
         Args:
-            stream: their features, (B, T, E).
-            target: keys and values of the positions before them; None at the start.
+            stream: the features of these positions, (B, T, E).
+            target: keys and values of the previous positions; None at the start.
             source: keys and values of the memory, or its features (B, Tk, E).
-            lengths: the number of the memory's real keys, (B,).
+            lengths: the number of real keys in the memory, (B,).
 
         Returns:
             The transformed features, and keys and values that include the new positions.
@@ -166,7 +166,7 @@ class DecoderLayer(nn.Module):
         return self.around_feed_forward.leave(stream, self.feed_forward(read)), target
 
     def source_attention(self, stream: Stream, memory: Memory) -> AttentionMap:
-        """Return the map (B, H, T, Tk) of the attention to the source of all T positions, and compute no more."""
+        """Return the map (B, H, T, Tk) of the attention to the source for all T positions, without its context."""
         stream, _ = self._attend_to_target(stream, None)
         _, query = self.around_cross.enter(stream)
         return self.cross_attention.recall_map(query, memory.features, lengths=memory.lengths)
@@ -188,9 +188,9 @@ class CausalLayer(SelfAttentionLayer):
     """
 
     def forward(self, stream: Stream, cache: KeyValueCache | None) -> tuple[Stream, KeyValueCache]:
-        """Transform the next T positions, (B, T, E), given keys and values of those before.
+        """Transform the next T positions, (B, T, E), given the keys and values of previous positions.
 
-        Return them with the new ones too.
+        Also return the keys and values including the new positions.
         """
         stream, query = self.around_attention.enter(stream)
         cache = self.self_attention.remember(query, cache)
@@ -211,16 +211,16 @@ class Encoder(nn.Module):
         self.norm = build_final_norm(settings)
 
     def forward(self, features: Features, lengths: Lengths) -> Memory:
-        """Encode an embedded source (B, Tk, E) of which lengths (B,) are real."""
+        """Encode an embedded source (B, Tk, E) with real lengths (B,)."""
         stream = Stream(features)
         for layer in self.layers:
             stream = layer(stream, lengths)
         return Memory(stream.end(self.norm), lengths)
 
     def by_layer(self, features: Features, lengths: Lengths) -> list[Features]:
-        """Return the features before the first layer and after each, (B, T, E).
+        """Return the features before the first layer and after each layer, (B, T, E).
 
-        The last are normalized as in `forward`.
+        The last ones are normalized as in `forward`.
         """
         stream, by_layer = Stream(features), [features]
         for layer in self.layers:
@@ -248,7 +248,7 @@ class Decoder(nn.Module):
     ) -> tuple[Features, tuple[KeyValueCache, ...]]:
         """Return the features of the next T positions, embedded (B, T, E), and all layers' keys and values so far.
 
-        See `DecoderLayer.forward`; target and source hold an entry for each layer.
+        See `DecoderLayer.forward`; `target` and `source` have one entry per layer.
         """
         stream, caches = Stream(features), []
         for layer, layer_target, layer_source in zip(self.layers, target, source, strict=True):
@@ -257,7 +257,7 @@ class Decoder(nn.Module):
         return stream.end(self.norm), tuple(caches)
 
     def source_attention(self, features: Features, memory: Memory, layer: int) -> AttentionMap:
-        """Return the map (B, H, T, Tk) of a layer's attention to the source, of all positions, embedded (B, T, E)."""
+        """Return the map (B, H, T, Tk) of a layer's attention to the source, given embedded positions (B, T, E)."""
         stream = Stream(features)
         for index in range(layer):
             stream, _ = self.layers[index](stream, None, memory.features, memory.lengths)

@@ -1,7 +1,7 @@
-"""A Transformer's modules read into packed weights, with which `attent.ops.transformer` encodes and decodes on a CPU.
+"""Conversion of a Transformer's modules to packed weights, for `attent.ops.transformer` on a CPU.
 
-They replace the modules in inference mode for dot products, softmax and float32, while nothing watches or changes a
-head.
+The packed weights replace the modules in inference mode for dot products, softmax and float32, as long as no head is
+watched or changed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from attent.types import Features, Lengths, Tokens
 
 S = TypeVar("S")
 
-# Modules whose formulas the library has.
+# Modules that the library implements.
 PACKED = {
     *(Encoder, EncoderLayer, Decoder, DecoderLayer, CausalDecoder, CausalLayer, nn.ModuleList),
     *(Residual, nn.LayerNorm, Dropout, FeedForward, nn.Linear),
@@ -60,7 +60,7 @@ Stack = Encoder | Decoder | CausalDecoder
 
 
 def has_packed_form(stack: Stack) -> bool:
-    """Return whether the packed stack computes what the modules do now: none was replaced, and none has hooks."""
+    """Return whether the packed stack computes the same as the modules: none was replaced, and none has hooks."""
     if stack.training or is_watched():
         return False
     tree = packed_linear.module_tree(stack)
@@ -75,7 +75,7 @@ def has_packed_form(stack: Stack) -> bool:
 
 
 class _Parts(NamedTuple):
-    are_packed: bool  # as far as modules decide
+    are_packed: bool  # as far as it depends on the modules
     attentions: list[MultiHeadAttention]
     positions: list[Rotary]
     feed_forwards: list[FeedForward]
@@ -93,7 +93,7 @@ def _packed_parts(stack: Stack, tree: ModuleTree) -> _Parts:
 
 
 def _is_plain(attention: MultiHeadAttention) -> bool:
-    """Return whether an attention has a projection of its output, and values as wide as keys."""
+    """Return whether an attention has an output projection, and values as wide as keys."""
     return isinstance(attention.output, nn.Linear) and attention.key_width == attention.value_width
 
 
@@ -120,7 +120,7 @@ def pack(stack: Stack) -> PackedStack:
 def parts(model: Model) -> Mapping[str, tuple[nn.Module, Callable[[], Iterable[Piece]]]]:
     """Return the parts of a Transformer that have packed weights, by name, each with its pieces.
 
-    There are none if it has no packed form.
+    The result is empty if the model has no packed form.
     """
     stacks = {
         name: stack for name, stack in model.named_children() if isinstance(stack, Encoder | Decoder | CausalDecoder)
@@ -182,7 +182,7 @@ def _linear(layer: nn.Module | None, kind: WeightType) -> Piece:
 
 
 def _projections(layers: Sequence[nn.Linear], rotary_widths: Sequence[int], kind: WeightType) -> Piece:
-    """Return layers as one; a rotary width is the head width of a projection to be rotated, else 0."""
+    """Return several layers as one piece; a rotary width is the head width of a rotated projection, else 0."""
 
     def reordered(rows: Tensor | None, width: int) -> Tensor | None:
         return _split_pairs(rows, width) if rows is not None and width else rows
@@ -193,7 +193,7 @@ def _projections(layers: Sequence[nn.Linear], rotary_widths: Sequence[int], kind
 
 
 def _split_pairs(rows: Tensor, width: int) -> Tensor:
-    """Reorder each head's rows to put the first of every pair before all the second ones; q·k does not change."""
+    """Reorder each head's rows so that the first rows of all pairs precede the second ones; q·k does not change."""
     return rows.unflatten(0, (-1, width // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
@@ -211,7 +211,7 @@ def _packed_embedding(
 
 @lru_cache(maxsize=64)
 def _cosine_and_sine(base: float, width: int, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return cosine and sine of rotary positions from start on, (T, D/2)."""
+    """Return the cosine and sine of rotary positions from `start` on, each (T, D/2)."""
     ones = torch.tensor([1.0, 0.0], device=device).repeat(width // 2).expand(1, 1, count, -1)
     rotated = Rotary(base).rotate(ones, torch.arange(start, start + count, device=device)[None])
     cosine, sine = rotated[0, 0].unflatten(-1, (-1, 2)).permute(2, 0, 1).contiguous().unbind()
@@ -219,7 +219,7 @@ def _cosine_and_sine(base: float, width: int, start: int, count: int, device: to
 
 
 def encode(encoder: Encoder, embedding: Embedding, source: Tokens, lengths: Lengths) -> Features:
-    """Return the memory's features (B, Tk, E) of a right-padded source (B, Tk) of which lengths (B,) are real."""
+    """Return the memory's features (B, Tk, E) for a right-padded source (B, Tk) with real lengths (B,)."""
 
     def reference() -> Features:
         return encoder(embedding(source), lengths).features
@@ -234,14 +234,14 @@ def encode(encoder: Encoder, embedding: Embedding, source: Tokens, lengths: Leng
 
 
 def start(decoder: Decoder, memory: Memory, reference: Callable[[], S]) -> IncrementalState | S:
-    """Return the state before the first token: of the packed decoder, or the reference."""
+    """Return the state before the first token: that of the packed decoder, or the result of `reference`."""
     if not has_packed_form(decoder):
         return reference()
     return transformer.start(_weight(decoder), partial(pack, decoder), memory.features, memory.lengths, reference)
 
 
 def start_without_memory(decoder: CausalDecoder, rows: int, reference: Callable[[], S]) -> IncrementalState | S:
-    """Return the state of so many rows before their first token: of the packed decoder, or the reference."""
+    """Return the state of `rows` rows before their first token: that of the packed decoder, or that of `reference`."""
     if not has_packed_form(decoder):
         return reference()
     return transformer.start_without_memory(_weight(decoder), partial(pack, decoder), rows, reference)
@@ -258,7 +258,7 @@ def decode_step(
 def decode_steps(
     decoder: Decoder | CausalDecoder, embedding: Embedding, state: IncrementalState, tokens: Tensor
 ) -> Tensor:
-    """Return the features (B, T, E) of given tokens (B, T) as repeated steps compute them."""
+    """Return the features (B, T, E) of given tokens (B, T), computed by repeated steps."""
     features = []
     for column in tokens.unbind(1):
         step, state = decode_step(decoder, embedding, state, column)
@@ -269,7 +269,7 @@ def decode_steps(
 def packed_decoder(
     decoder: Decoder, embedding: Embedding, output: nn.Linear, state: IncrementalState, steps: int
 ) -> PackedDecoder | None:
-    """Return what searches from a state before the first token; None if there are positions for fewer steps."""
+    """Return the operands of a search from the state before the first token; None if there are too few positions."""
     if isinstance(embedding.positions, Learned) and steps > embedding.positions.maximum_length:
         return None
     packed = _packed_embedding(

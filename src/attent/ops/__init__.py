@@ -1,7 +1,7 @@
-"""Tensor functions that have a fast version; they know no score, mask or model.
+"""Tensor functions with fast versions, independent of scores, masks and models.
 
-The compiled library is optional: a plain C interface over pointers, called through ctypes, built without torch. Without
-it plain PyTorch computes the same.
+The compiled library is optional: it has a plain C interface over pointers, is called through ctypes and is built
+without torch. Without it, plain PyTorch computes the same.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ import torch
 
 from attent.requirements import check_version
 
-# All that computes imports this folder first.
+# Every package that computes imports this one first.
 check_version("torch", str(torch.__version__))

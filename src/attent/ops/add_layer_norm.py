@@ -1,4 +1,4 @@
-"""x + Dropout(f) and its layer normalization, in training in one sweep over the features."""
+"""x + Dropout(f) and its layer normalization, computed in one sweep over the features in training."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ DTYPES = (torch.float32, torch.bfloat16)
 def add_layer_norm(
     features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, share: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return x + Dropout(f), and LayerNorm(x + Dropout(f)).
+    """Return x + Dropout(f) and LayerNorm(x + Dropout(f)).
 
     In training in float32 on a CPU, with or without bfloat16 autocast, the library computes both in one sweep, and
-    their gradients in another. Its dropout is the hash of `attent.ops.dropout`, with a seed from torch's generator;
-    elsewhere it is `dropout` of that file, so that the same seed drops other features there.
+    their gradients in another. It uses the hash-based dropout of `attent.ops.dropout`, with a seed from torch's
+    generator; elsewhere `dropout` of that file is used, which drops different features for the same seed.
 
     Args:
         features: x, (…, E).
         residual: f, (…, E); None if there is nothing to add.
-        norm: over E.
-        share: of f that is dropped now, 0 to 1; 0 while evaluating.
-        dtype: the norm's type in the library; PyTorch returns x's.
+        norm: the layer normalization over E.
+        share: the current dropout probability of f, 0 to 1; 0 during evaluation.
+        dtype: the dtype of the norm's output in the library; plain PyTorch returns that of x.
     """
     if _can_run_native(features, residual, norm, dtype):
         share = 0.0 if residual is None else share
@@ -52,7 +52,7 @@ def reference(features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, sha
 
 
 def _can_run_native(features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, dtype: torch.dtype) -> bool:
-    """Return whether gradients will follow; else PyTorch computes, which compilers and exporters can follow."""
+    """Return whether the library can compute; it is used only if gradients are needed, since exporters need PyTorch."""
     if not norm.training or dtype not in DTYPES or norm.weight is None or norm.bias is None:
         return False
     if residual is not None and (residual.dtype not in DTYPES or residual.shape != features.shape):
@@ -67,7 +67,7 @@ class _Options(NamedTuple):
     dtype: torch.dtype
 
     def dropout(self) -> tuple[float, ...]:
-        """Return the seed, the threshold of hashes, and the factor on features that stay."""
+        """Return the seed, the threshold of hashes, and the factor on features that are kept."""
         return self.seed, threshold(self.share), 1.0 / (1.0 - self.share)
 
 

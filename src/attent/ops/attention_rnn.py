@@ -1,7 +1,7 @@
-"""Recurrent decoders with attention over a known target, in training.
+"""Recurrent decoders with attention over a known target, for training.
 
-All steps of one as a function, by the compiled library. The loops of `models.rnn_decoder` are the reference, and serve
-elsewhere; `decode` picks.
+The compiled library runs all steps of a decoder as one function. The loops in `models.rnn_decoder` are the reference
+and the fallback; `decode` chooses between them.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from attent.ops.eligibility import can_run_native
 from attent.ops.onednn import mm
 from attent.ops.rnn import DTYPES, RnnSteps
 
-# Features are padded to a multiple of this, so that they end with whole registers.
+# Features are padded to a multiple of this to fill whole registers.
 LANES = 16
 Gradients = tuple[Tensor | None, ...]
 
 
 class Source(NamedTuple):
-    """Inputs and parameters of an attention with score v·tanh(W q + b + k'), or W q·k' where v is None.
+    """Inputs and parameters of an attention with score v·tanh(W q + b + k'), or W q·k' if v is None.
 
     Args:
-        values: the memory's features, float32 or bfloat16 as products are to be, (B, Tk, n).
-        keys: k', in their type, (B, Tk, D).
-        lengths: how many of the keys are real, (B,).
+        values: the memory's features, (B, Tk, n), in the dtype of the products: float32 or bfloat16.
+        keys: k', (B, Tk, D), in the same dtype.
+        lengths: the number of real keys, (B,).
         weight: W, (E, D).
         bias: (D,), or None.
         v: (D,), or None.
@@ -47,7 +47,7 @@ class Source(NamedTuple):
 class Layer(NamedTuple):
     """First state and parameters of a recurrent layer, in PyTorch's order.
 
-    The lowest `input_weight` takes an embedding and more.
+    The `input_weight` of the lowest layer has columns for the embedding and for the vector beside it.
     """
 
     hidden: Tensor
@@ -102,7 +102,7 @@ class AttentionSteps:
         return self.contexts[step]
 
     def start_backward(self) -> None:
-        """Make room for gradients."""
+        """Allocate the gradients."""
         rows, steps, _, _, features = self.sizes
         self.dcontexts = self.contexts.new_empty(rows, steps, features)
         self.dscores = torch.empty_like(self.weights)
@@ -111,10 +111,10 @@ class AttentionSteps:
         """Compute the gradients of one step.
 
         Args:
-            step: its index.
+            step: the index of the step.
             dcontext: the gradient of its context, (B, n).
-            dcontexts: added to that, of all steps, (T, B, n).
-            dqueries: receives those of W q, of all steps, (T, B, D).
+            dcontexts: further gradients of the contexts of all steps, (T, B, n); that of this step is added.
+            dqueries: receives the gradients of W q at all steps, (T, B, D).
         """
         source = self.source
         inputs = (
@@ -133,7 +133,7 @@ class AttentionSteps:
         native.run("attent_rnn_attention_gradients", (*inputs, *outputs), *self.sizes, step, *strides, self.is_half)
 
     def source_gradients(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return the gradients of values, keys and v, after all steps' backward."""
+        """Return the gradients of values, keys and v; call it after the backward of all steps."""
         rows, steps, keys, width, _ = self.sizes
         dtype, source = self.dcontexts.dtype, self.source
         dvalues = torch.bmm(self.weights.to(dtype).mT, self.dcontexts)
@@ -146,17 +146,17 @@ class AttentionSteps:
 
 
 class StackSteps:
-    """All steps of a stack of layers, whose lowest takes an embedding and a vector beside it.
+    """All steps of a stack of layers, the lowest of which reads an embedding and a vector beside it.
 
-    A layer's state is multiplied once by all matrices that read it, joined.
+    The matrices that multiply a layer's state are concatenated, so that one product is enough.
 
     Args:
-        layers: from the lowest.
-        output_weight: the matrices, joined, by which the topmost state is multiplied.
-        embedded: of each step, (T, B, embedding_width).
-        dtype: of the products.
-        reads_before: whether the output of a state is read before the next step, as by Bahdanau's attention, so that
-            nobody reads the last one.
+        layers: the layers, from the lowest.
+        output_weight: the concatenated matrices that multiply the topmost state.
+        embedded: the embeddings of each step, (T, B, embedding_width).
+        dtype: the dtype of the products.
+        reads_before: whether a state's output is read before the next step, as in Bahdanau's attention, so that the
+            last one is not used.
     """
 
     def __init__(
@@ -195,22 +195,22 @@ class StackSteps:
         """Run one step.
 
         Args:
-            step: its index.
-            gates: what `token_gates` returned.
+            step: the index of the step.
+            gates: the result of `token_gates`.
             beside: the vector beside this step's embedding, (B, n); None for zeros.
         """
         extra = None if beside is None else mm(beside, self.beside_weight.T, out=self.extra)
         for index, (unit, layer) in enumerate(zip(self.units, self.layers, strict=True)):
-            # The product of the layer below lies in one place for all steps.
+            # The product of the layer below is stored in the same place at every step.
             inputs = self.products[index - 1].expand(self.shape[0], -1, -1)[..., self.gates :] if index else gates
             unit.forward(step, inputs, self.products[index][0], layer.bias, None if index else extra, layer.input_bias)
             mm(unit.operands_after[step], self.weights[index].T, out=self.products[index][0])
 
     def start_backward(self) -> None:
-        """Make room for gradients."""
+        """Allocate the gradients."""
         steps, rows = self.shape
         top = len(self.units) - 1
-        # Those of each layer's products, state by state.
+        # Gradients of each layer's products, by state.
         self.dproducts = [
             weight.new_zeros(steps + (index < top or not self.reads_before), rows, len(weight))
             for index, weight in enumerate(self.weights)
@@ -223,15 +223,17 @@ class StackSteps:
 
     @property
     def doutputs(self) -> Tensor:
-        """Receives the gradients of the outputs, the first state's first, (T, B, …) or one more."""
+        """The gradients of the outputs, filled in by the caller, from the first state: (T, B, …) or (T + 1, B, …)."""
         return self.dproducts[-1][..., self.gates :]
 
     def backward(self, step: int, dstates: Tensor | None) -> Tensor:
-        """Compute the gradients of one step, and return that of the vector beside its embedding, until the next call.
+        """Compute the gradients of one step, and return that of the vector beside its embedding.
+
+        The result is overwritten by the next call.
 
         Args:
-            step: its index.
-            dstates: those of all topmost states from outside, (T, B, E).
+            step: the index of the step.
+            dstates: the incoming gradients of all topmost states, (T, B, E).
         """
         for index in range(len(self.units) - 1, -1, -1):
             is_read, is_top = step + 1 < len(self.dproducts[index]), index == len(self.units) - 1
@@ -243,7 +245,7 @@ class StackSteps:
         return mm(self.dgates[step], self.beside_weight, out=self.dbeside)
 
     def gradients(self, beside: Tensor) -> tuple[Tensor, list[Tensor | None], Tensor, Tensor]:
-        """Return the gradients of embeddings, layers' tensors, `output_weight` and what is added to its product.
+        """Return the gradients of the embeddings, the layers' tensors, `output_weight` and the bias of its product.
 
         Args:
             beside: the vectors beside the embeddings of the last steps, (t, B, n); zeros before.
@@ -265,13 +267,15 @@ class StackSteps:
 def decode(
     fused: Callable[[], Tensor], reference: Callable[[], Tensor], inputs: Iterable[Tensor], parameters: Iterable[Tensor]
 ) -> Tensor:
-    """Return a decoder's output for a known target: `fused` where the library can record gradients, else `reference`.
+    """Return a decoder's output for a known target, from `fused` if the library can record gradients.
+
+    Otherwise from `reference`.
 
     Args:
-        fused: calls `bahdanau` or `luong`.
-        reference: computes the same step by step in plain PyTorch.
-        inputs: of the decoder, float32 or bfloat16.
-        parameters: the decoder's; the library takes float32.
+        fused: a function that calls `bahdanau` or `luong`.
+        reference: a function that computes the same step by step in plain PyTorch.
+        inputs: the inputs of the decoder, float32 or bfloat16.
+        parameters: the parameters of the decoder; the library supports float32.
     """
     parameters = (*parameters,)
     if can_run_native(*parameters) and can_run_native(*inputs, *parameters, dtypes=DTYPES, in_training=True):
@@ -287,31 +291,31 @@ def bahdanau(
         c_t = Σⱼ α(s_{t−1} + p_t, h_j) h_j,  s_t = f(s_{t−1}, [e_t; c_t])
 
     Args:
-        embedded: of each step, (T, B, embedding_width).
-        source: of the attention.
-        layers: from the lowest.
-        query_terms: W p_t of each step, (T, B, D); p_t = 0 unless given.
+        embedded: the embeddings of each step, (T, B, embedding_width).
+        source: the inputs and parameters of the attention.
+        layers: the layers, from the lowest.
+        query_terms: W p_t of each step, (T, B, D); p_t = 0 by default.
 
     Returns:
-        (T, B, E) and (T, B, n).
+        The states (T, B, E) and the contexts (T, B, n).
     """
     return _Bahdanau.apply(embedded, query_terms, *source, *(tensor for layer in layers for tensor in layer))
 
 
 def luong(embedded: Tensor, source: Source, layers: list[Layer], weight: Tensor, bias: Tensor) -> Tensor:
-    """Return the attentional vectors of all steps, each of which enters the next, in the type of the values.
+    """Return the attentional vectors of all steps, each fed into the next step, in the dtype of the values.
 
         s_t = f(s_{t−1}, [e_t; h̃_{t−1}]),  c_t = Σⱼ α(s_t, h_j) h_j,  h̃_t = tanh(W [c_t; s_t] + b),  h̃_0 = 0
 
     Args:
-        embedded: of each step, (T, B, embedding_width).
-        source: of the attention.
-        layers: from the lowest.
+        embedded: the embeddings of each step, (T, B, embedding_width).
+        source: the inputs and parameters of the attention.
+        layers: the layers, from the lowest.
         weight: W.
         bias: b.
 
     Returns:
-        (T, B, embedding_width).
+        The vectors, (T, B, embedding_width).
     """
     return _Luong.apply(embedded, weight, bias, *source, *(tensor for layer in layers for tensor in layer))
 
@@ -324,7 +328,7 @@ def _unflatten(tensors: tuple[Any, ...]) -> tuple[Source, list[Layer]]:
     return source, [Layer(*flat[begin : begin + fields]) for begin in range(0, len(flat), fields)]
 
 
-# Both functions return detached tensors: an output that ctx holds itself would never be freed.
+# Both functions return detached tensors: an output stored on ctx would never be freed.
 class _Bahdanau(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, embedded: Tensor, query_terms: Tensor | None, *tensors: Any) -> tuple[Tensor, Tensor]:
@@ -384,7 +388,7 @@ class _Luong(torch.autograd.Function):
         split, dcontext, dfeed = attention.source.weight.shape[1], torch.empty_like(attention.contexts[0]), None
         attention.start_backward()
         stack.start_backward()
-        # Of the state after each step.
+        # Gradients for the state after each step.
         dqueries, dtotals = stack.doutputs[1:, :, :split], stack.doutputs[1:, :, split:]
         for step in reversed(range(len(outputs))):
             doutput = gradients[0][step].float()

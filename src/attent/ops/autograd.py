@@ -1,4 +1,4 @@
-"""Backward passes in plain PyTorch or without autocast, recomputed forwards, and tensors that functions capture."""
+"""Helpers for autograd: double backward, backward without autocast, recomputed forwards, and captured tensors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 def checkpointed(function: Callable[..., Tensor], *arguments: object) -> Tensor:
-    """Return a function's result, recomputed in the backward.
+    """Return a function's result; intermediates are recomputed in the backward.
 
-    Under transforms, which have no checkpoints, intermediates are stored.
+    Under transforms, which do not support checkpoints, intermediates are stored.
     """
     return function(*arguments) if is_transformed() else checkpoint(function, *arguments, use_reentrant=False)
 
@@ -28,7 +28,7 @@ def checkpointed(function: Callable[..., Tensor], *arguments: object) -> Tensor:
 def needs_double_backward(*gradients: Tensor | None) -> bool:
     """Return whether a custom backward must use `double_backward`.
 
-    Its result is differentiated again, or a gradient is batched.
+    This is the case if its result will be differentiated again, or if a gradient is batched.
     """
     return torch.is_grad_enabled() or needs_plain_torch(*gradients)
 
@@ -40,17 +40,17 @@ def double_backward(
     needs_grad: Sequence[bool] | None = None,
     captured: Sequence[Tensor] = (),
 ) -> tuple[Any, ...]:
-    """Return the gradients of a function in plain PyTorch, which autograd can differentiate again in grad mode.
+    """Return the gradients of a function in plain PyTorch; in grad mode autograd can differentiate them again.
 
     Args:
-        function: returns a tensor or several, from the inputs.
-        inputs: its arguments.
-        gradients: those of its outputs; they may be batched. None counts as zero.
-        needs_grad: which inputs get a gradient; all unless given.
-        captured: further leaves that the function uses without taking them as arguments.
+        function: computes one tensor or several from the inputs.
+        inputs: the arguments of the function.
+        gradients: the gradients of its outputs, possibly batched; None counts as zero.
+        needs_grad: which inputs need a gradient; all by default.
+        captured: further leaves that the function uses but does not take as arguments.
 
     Returns:
-        The gradient of each input and captured leaf; None for inputs that need none, are None or were not used.
+        The gradient of each input and captured leaf; None for inputs that need none, are None or are unused.
     """
     inputs = tuple(inputs)
     needs_grad = [tensor is not None for tensor in inputs] if needs_grad is None else needs_grad
@@ -81,7 +81,7 @@ def _view(tensor: Tensor) -> Tensor:
 
 
 def no_autocast(backward: Callable[[Any, Tensor], T]) -> Callable[[Any, Tensor], T]:
-    """Run a backward with autocast off, as its forward ran, so that scores are not rounded to 16 bits."""
+    """Decorate a backward to run with autocast off, like its forward, so that scores are not rounded to 16 bits."""
 
     @wraps(backward)
     def wrapped(ctx: Any, gradient: Tensor) -> T:
@@ -91,12 +91,12 @@ def no_autocast(backward: Callable[[Any, Tensor], T]) -> Callable[[Any, Tensor],
     return wrapped
 
 
-# A node of autograd's graph and the number of its output.
+# A node of autograd's graph and the index of one of its outputs.
 Edge = tuple[Any, int]
 
 
 class Captures(TorchFunctionMode):
-    """Record the tensors computed of leaves that PyTorch's functions meet, by their place in autograd's graph."""
+    """Record tensors passed to PyTorch's functions that depend on leaves, by their place in autograd's graph."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,10 +111,10 @@ class Captures(TorchFunctionMode):
 
 
 class Replacement(TorchFunctionMode):
-    """Replace some tensors among the arguments of PyTorch's functions.
+    """Replace certain tensors among the arguments of PyTorch's functions.
 
     Args:
-        stand_ins: by the identity of the tensor to replace.
+        stand_ins: the replacements, by the `id` of the tensor to replace.
     """
 
     def __init__(self, stand_ins: Mapping[int, Tensor]) -> None:

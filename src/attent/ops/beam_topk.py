@@ -1,7 +1,7 @@
-"""The best continuations of a beam's hypotheses, exact down to ties.
+"""The best continuations of a beam's hypotheses, with a fixed order for ties.
 
-A search's result therefore does not depend on the sentences beside it in the batch: of two continuations with the same
-log-probability the one of the better hypothesis comes first, then the lower token.
+Of two continuations with the same log-probability, the one of the better hypothesis comes first, then the one with the
+lower token id. A search's result therefore does not depend on the other sentences in the batch.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from torch import Tensor
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
 
-# Tokens whose maximum is taken before any order: on a CPU the maximum of many numbers takes a tenth of the time of
-# argmax, and a fifteenth of that of topk.
+# Tokens per block whose maximum is computed before sorting: on a CPU the maximum of many numbers takes a tenth of the
+# time of argmax, and a fifteenth of that of topk.
 BLOCK = 32
 
 
 def beam_topk(scores: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
     """Return the best continuations of each sentence's K hypotheses, best first.
 
-    There are C = 2K of them, since K may end with EOS and K must continue; C = 1 if K is 1, for then EOS ends the
-    sentence.
+    There are C = 2K of them, since up to K may end with EOS and K must continue; C = 1 if K is 1, because EOS then ends
+    the sentence.
 
     Args:
         scores: the hypotheses' log-probabilities, (S, K).
-        log_probs: those of every next token, (S, K, V).
+        log_probs: the log-probabilities of every next token, (S, K, V).
 
     Returns:
         The continuations' log-probabilities, (S, C), and their indices into the flattened (K, V), (S, C).
@@ -34,15 +34,15 @@ def beam_topk(scores: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def beam_topk_of_logits(scores: Tensor, logits: Tensor, forbidden: tuple[int, int], eos: int) -> tuple[Tensor, Tensor]:
-    """Return `beam_topk` of the logits' log-softmax; the library normalizes them as it reads them.
+    """Return `beam_topk` of the logits' log-softmax, which the library computes while it reads them.
 
-    Logits are overwritten.
+    The logits are overwritten.
 
     Args:
         scores: the hypotheses' log-probabilities, (S, K).
-        logits: those of every next token, (S, K, V).
-        forbidden: two tokens that no hypothesis continues with.
-        eos: the token that a hypothesis with NaN among its logits ends with, in the library.
+        logits: the logits of every next token, (S, K, V).
+        forbidden: two tokens that never continue a hypothesis.
+        eos: the end token; in the library it ends a hypothesis whose logits contain NaN.
     """
     if _can_run_native(logits):
         return _native(scores, logits, (*forbidden, eos))
@@ -52,7 +52,7 @@ def beam_topk_of_logits(scores: Tensor, logits: Tensor, forbidden: tuple[int, in
 
 
 def log_softmax(logits: Tensor) -> Tensor:
-    """Return the log-softmax of logits (R, V) that `beam_topk_of_logits` takes, bit for bit. Logits are overwritten."""
+    """Return the log-softmax of logits (R, V), bit for bit as in `beam_topk_of_logits`; the logits are overwritten."""
     if not _can_run_native(logits):
         return logits.log_softmax(-1)
     native.run("attent_log_softmax", (logits,), *logits.shape)
@@ -62,7 +62,7 @@ def log_softmax(logits: Tensor) -> Tensor:
 def reference(scores: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
     """Compute `beam_topk` in plain PyTorch."""
     width, size = log_probs.shape[1:]
-    # Rounding keeps the order, so that the maximum of a block's sums is the sum with its maximum.
+    # Rounding is monotonic, so the maximum of a block's sums equals the sum with the block's maximum.
     maxima = scores[..., None] + _block_maxima(log_probs)  # (S, K, N)
     blocks = maxima.shape[2]
     if width == 1:
@@ -91,7 +91,7 @@ def _can_run_native(log_probs: Tensor) -> bool:
 
 
 def _native(scores: Tensor, log_probs: Tensor, special: tuple[int, int, int] | None = None) -> tuple[Tensor, Tensor]:
-    """Call the library; `special` tokens (two forbidden ones and EOS) say that the numbers are logits."""
+    """Call the library; if `special` tokens (two forbidden ones and EOS) are given, the numbers are logits."""
     number, width, size = log_probs.shape
     count = min(2 * width, width * size) if width > 1 else 1
     totals, indices = log_probs.new_empty(number, count), scores.new_empty(number, count, dtype=torch.int64)
@@ -108,7 +108,10 @@ def _block_maxima(log_probs: Tensor) -> Tensor:
 
 
 def _tokens_of(log_probs: Tensor, block: Tensor) -> Tensor:
-    """Return the numbers in blocks (S, n), out of N for each of K rows: (S, n, BLOCK), −∞ beyond the last token."""
+    """Return the numbers in the selected blocks (S, n) as (S, n, BLOCK), with −∞ beyond the last token.
+
+    Each of the K rows has N blocks.
+    """
     size = log_probs.shape[-1]
     blocks = -(-size // BLOCK)
     tokens = (block % blocks)[..., None] * BLOCK + torch.arange(BLOCK, device=log_probs.device)  # (S, n, BLOCK)
@@ -118,11 +121,11 @@ def _tokens_of(log_probs: Tensor, block: Tensor) -> Tensor:
 
 
 def _stable_topk(totals: Tensor, count: int) -> Tensor:
-    """Return the indices of the greatest numbers in each row (S, N), of equals the first.
+    """Return the indices of the greatest numbers in each row (S, N); of equal numbers, the first comes first.
 
-    `topk` leaves open which it takes.
+    `topk` does not define an order for ties.
     """
     bits = totals.view(torch.int32).long()
-    # Integers in the order of the floats whose bits they are.
+    # Reinterpret the floats' bits as integers with the same order.
     order = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     return ((order << 32) - torch.arange(totals.shape[1], device=totals.device)).topk(count).indices

@@ -1,6 +1,6 @@
-"""The build of the compiled library by setuptools.
+"""Build step that compiles the library with setuptools.
 
-`pyproject.toml` names this class, and nothing imports it at run time.
+`pyproject.toml` refers to this class; nothing imports it at run time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from setuptools.command.build_ext import build_ext
 
 
 class BuildExtension(build_ext):
-    """Writes the digest of the sources into the library, and compiles again where the library holds another one."""
+    """Embeds the digest of the sources in the library, and recompiles a library with a different digest."""
 
     def build_extension(self, ext: Extension) -> None:
         # attent cannot be imported during a build

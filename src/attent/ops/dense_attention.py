@@ -1,8 +1,8 @@
-"""Attention of dot products under softmax by the compiled library.
+"""Dot-product attention with softmax in the compiled library.
 
-It computes by tiles of keys, in memory that grows with the length. Queries, keys and values are read where they lie,
-the heads of a projection side by side, and the context and gradients are written so: neither splitting nor merging
-heads copies a number. Beside these the backward needs the context, and two numbers of each row.
+It works on tiles of keys, in memory that grows linearly with the length. Queries, keys and values are read in the
+layout of the projections, with heads side by side, and the context and gradients are written in that layout: splitting
+and merging heads copies nothing. The backward additionally needs the context and two numbers per row.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from attent.ops.autograd import double_backward, needs_double_backward, no_autoc
 from attent.ops.dropout import WORD, threshold
 from attent.ops.eligibility import can_run_native
 
-# In the order of the kernel's numbers of types.
+# In the order in which the kernel numbers its types.
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-# Lower numbers of a pairwise bias are raised to this without a gradient, as by `clamp`; the kernel has the same number.
+# Lower values of a pairwise bias are clamped to this and get no gradient; the kernel uses the same number.
 LEAST_BIAS = torch.finfo(torch.float32).min / 2
 
 
 def is_compiled() -> bool:
-    """Return whether the compiled library is there."""
+    """Return whether the compiled library is available."""
     return native.library() is not None
 
 
 def can_run(*tensors: Tensor) -> bool:
-    """Return whether the kernel takes tensors of these types here and now.
+    """Return whether the kernel can compute with tensors of these types now.
 
-    No compiler, dispatch mode or transform sees them.
+    This requires that no compiler, dispatch mode or transform is active.
     """
     return can_run_native(*tensors, dtypes=DTYPES)
 
@@ -46,13 +46,13 @@ class DenseAttention:
     capped(s) = soft_cap · tanh(s / soft_cap).
 
     Args:
-        reference: computes the context of the tensors of `__call__` in plain PyTorch, for derivatives of its gradients.
+        reference: a function from the arguments of `__call__` to the context in plain PyTorch, for second derivatives.
         scale: the factor on q·k.
-        begin: the first key that each query sees, int64 (B, H, Tq); all keys unless given.
-        end: one past the last key, int64 (B, H, Tq).
-        soft_cap: the bound of the scores before a bias; none unless given.
-        dropout: the share of weights that is dropped.
-        seed: of `attent.ops.dropout`.
+        begin: the first key that each query sees, int64 (B, H, Tq); all keys by default.
+        end: one past the last key that each query sees, int64 (B, H, Tq).
+        soft_cap: the bound of the scores before a bias; none by default.
+        dropout: the dropout probability of the weights.
+        seed: the seed for `attent.ops.dropout`.
     """
 
     reference: Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
@@ -72,10 +72,10 @@ class DenseAttention:
             query: in float32, bfloat16 or float16.
             key: the same.
             value: the same.
-            bias: added to the scores, −∞ for hidden pairs, float32 (B|1, H|1, Tq|1, Tk); lower numbers than
-                `LEAST_BIAS` count as that.
-            offset_bias: what query i adds to its score with key j, −∞ for hidden pairs, at i − j + Tk − 1, float32
-                (H|1, Tq + Tk − 1).
+            bias: a term added to the scores, −∞ for hidden pairs, float32 (B|1, H|1, Tq|1, Tk); numbers below
+                `LEAST_BIAS` are clamped to it.
+            offset_bias: a term added to the scores by offset, −∞ for hidden pairs; that of query i and key j is at
+                i − j + Tk − 1, float32 (H|1, Tq + Tk − 1).
         """
         offset_bias = None if offset_bias is None else offset_bias.contiguous()
         tensors = query, key, value, bias, offset_bias
@@ -92,14 +92,14 @@ class DenseAttention:
         offset_bias: Tensor | None = None,
         statistics: Tensor | None = None,
     ) -> Tensor:
-        """Return the context in the values' type; in memory a query's heads lie side by side.
+        """Return the context in the dtype of the values; in memory, a query's heads are side by side.
 
         Args:
-            query: these and the biases as in `__call__`.
+            query: (B, H, Tq, D).
             key: (B, G, Tk, D).
             value: (B, G, Tk, Dv).
-            bias: of pairs.
-            offset_bias: of offsets.
+            bias: the bias of pairs, as in `__call__`.
+            offset_bias: the bias of offsets, as in `__call__`.
             statistics: receives the maximum of each row's scores and the inverse of its sum, float32 (2, B, H, Tq).
         """
         query, key, value = (_with_unit_stride(tensor) for tensor in (query, key, value))
@@ -119,9 +119,9 @@ class DenseAttention:
         bias_needs_grad: bool = False,
         offset_bias_needs_grad: bool = False,
     ) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the tensors of `__call__`.
+        """Return the gradients of the arguments of `__call__`.
 
-        The first three are laid out as the context that `forward` returned.
+        The first three have the memory layout of the context that `forward` returned.
         """
         bias, offset_bias = tensors[3:]
         query, key, value, gradient = (_with_unit_stride(tensor) for tensor in (*tensors[:3], gradient))
@@ -133,7 +133,7 @@ class DenseAttention:
         layout = self._layout(query, key, value, bias, offset_bias, gradient, of_bias)
         inputs = query, key, value, self.begin, self.end, bias, offset_bias, context, statistics, gradient
         self._run("attent_dense_attention_gradients", *inputs, *gradients, of_bias, of_offset_bias, layout)
-        # a softmax gives numbers this low weights only where a row has no higher one
+        # softmax gives weight to values this low only in rows without a higher one
         if of_bias is not None and bias is not None and bool((statistics[0] < LEAST_BIAS / 2).any()):
             of_bias.masked_fill_(bias < LEAST_BIAS, 0.0)
         return *(tensor.transpose(1, 2) for tensor in gradients), of_bias, of_offset_bias
@@ -148,7 +148,7 @@ class DenseAttention:
         gradient: Tensor | None = None,
         of_bias: Tensor | None = None,
     ) -> array[int]:
-        """Return the sizes, types and strides of all tensors, 64-bit integers."""
+        """Return the sizes, types and strides of all tensors as 64-bit integers."""
         (batch, heads, queries, width), (_, groups, keys, _) = query.shape, key.shape
         sizes = batch, heads, groups, queries, keys, width, value.shape[3]
         types = [DTYPES.index(tensor.dtype) for tensor in (query, key, value, value)]
@@ -176,7 +176,7 @@ class DenseAttention:
 
 
 def _strides_of_shared(bias: Tensor | None) -> list[int]:
-    """Return the strides of a bias, 0 along axes of one number, which all share."""
+    """Return the strides of a bias, 0 along axes of size 1, which are broadcast."""
     if bias is None:
         return [0, 0, 0, 0]
     return [0 if size == 1 else stride for size, stride in zip(bias.shape, bias.stride(), strict=True)]
@@ -207,7 +207,7 @@ class _DenseAttention(torch.autograd.Function):
     @staticmethod
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        # read once, as activation checkpoints demand
+        # read only once, as activation checkpointing requires
         *tensors, context, statistics = ctx.saved_tensors
         bias_needs_grad, offset_bias_needs_grad = ctx.needs_input_grad[3:5]
         if needs_double_backward(gradient):

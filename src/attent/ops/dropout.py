@@ -1,8 +1,8 @@
 """Dropout whose mask is a function of (seed, b, h, i, j), so that every implementation and every recomputation agree.
 
-The bits are those of a counter run through the integer hash "lowbias32" (Wellons 2018), two rounds of multiply and
-xor-shift: once for the seed, once for the row (b, h, i), once for the column j and once more for their sum. The row is
-hashed in one step: nested hashes, which each use their argument twice, take compilers a minute.
+The bits come from the integer hash "lowbias32" (Wellons 2018), two rounds of multiply and xor-shift, applied once to
+the seed, once to the row (b, h, i), once to the column j and once more to their sum. The row is hashed in one step,
+because nested hashes, which use their argument twice, take compilers a minute.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from attent.ops.eligibility import can_run_native, needs_plain_torch
 
 # Four elements share one 64-bit random number; PyTorch draws one for each.
 BITS = 16
-# From this number of features on, the library's sweep saves more time than hashing its rows and columns takes.
+# From this number of features on, the library's sweep saves more time than hashing rows and columns costs.
 MIN_NATIVE = 2**15
 WORD = 0xFFFFFFFF
-# Odd and far from small ratios: the primes of xxHash (Collet 2012), one for each axis of a row.
+# Odd multipliers without small ratios: the primes of xxHash (Collet 2012), one for each axis of a row.
 _SEQUENCE, _HEAD, _ROW = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
-# Keeps the hash of a column from being that of the row of the same number.
+# Makes the hash of a column differ from that of the row with the same index.
 _COLUMN = 0x5BD1E995
 
 Word = TypeVar("Word", int, Tensor)
 
 
 def _hash(bits: Word) -> Word:
-    # 32-bit words in int64, cut after each product: compilers that fold constants do not wrap an int32.
+    # 32-bit words in int64, truncated after each product, since compilers that fold constants do not wrap int32.
     bits = ((bits ^ (bits >> 16)) * 0x7FEB352D) & WORD
     bits = ((bits ^ (bits >> 15)) * 0x846CA68B) & WORD
     return bits ^ (bits >> 16)
@@ -39,7 +39,7 @@ def _hash(bits: Word) -> Word:
 
 @dataclass(frozen=True)
 class DropoutMask:
-    """The weights of a tile that stay, hashed row by row and column by column."""
+    """The mask of kept weights in a tile, as hashes of its rows and columns."""
 
     row: Tensor  # (B, H, Tq, 1)
     column: Tensor  # (Tk,)
@@ -62,7 +62,7 @@ class DropoutMask:
         return self.column.device.type == "cpu" and threshold(self.probability) <= WORD and can_run_native()
 
     def keep_mask(self) -> Tensor:
-        """Return which weights stay, boolean (B, H, Tq, Tk)."""
+        """Return a mask of the weights that are kept, boolean (B, H, Tq, Tk)."""
         if self._is_native:
             mask = torch.empty(*self.row.shape[:-1], len(self.column), dtype=torch.bool)
             words = (self.row.to(torch.int32).contiguous(), self.column.to(torch.int32).contiguous())
@@ -73,7 +73,7 @@ class DropoutMask:
         return _hash((self.row + self.column) & WORD) >= threshold(self.probability)
 
     def apply(self, weights: Tensor) -> Tensor:
-        """Return weights, contiguous, in the mask's order.
+        """Return the contiguous weights after dropout, in the order of the mask.
 
         Dropped weights are 0, and the others are divided by 1 − probability.
         """
@@ -87,26 +87,26 @@ class DropoutMask:
 
 
 def threshold(probability: float) -> int:
-    """Return the least 32-bit hash with which a weight stays."""
+    """Return the smallest 32-bit hash for which a weight is kept."""
     return int(probability * (WORD + 1))
 
 
 def keep_mask(rows: Tensor, columns: Tensor, heads: int, batch: int, probability: float, seed: int | Tensor) -> Tensor:
-    """Return which weights stay, boolean (B, H, Tq, Tk).
+    """Return a mask of the weights that are kept, boolean (B, H, Tq, Tk).
 
     Args:
-        rows: (Tq,), the indices of the queries.
-        columns: (Tk,), those of the keys.
+        rows: the indices of the queries, (Tq,).
+        columns: the indices of the keys, (Tk,).
         heads: H.
         batch: B.
-        probability: the share of weights that is dropped, from 0 to 1.
-        seed: an integer, or a tensor that holds one; its lower 32 bits count.
+        probability: the dropout probability, from 0 to 1.
+        seed: an integer, or a tensor with one; only the lower 32 bits are used.
     """
     return DropoutMask.of(rows, columns, heads, batch, probability, seed).keep_mask()
 
 
 def feature_mask(features: Tensor, probability: float, seed: int) -> DropoutMask:
-    """Return the mask of features (…, E), hashed as the weights of one sequence and one head."""
+    """Return the mask of features (…, E), hashed like the weights of one sequence and one head."""
     width = features.shape[-1] if features.dim() else 1
     return DropoutMask.of(torch.arange(features.numel() // width), torch.arange(width), 1, 1, probability, seed)
 
@@ -114,9 +114,9 @@ def feature_mask(features: Tensor, probability: float, seed: int) -> DropoutMask
 def dropout(features: Tensor, probability: float) -> Tensor:
     """Drop features of any shape, with random numbers from torch's generator.
 
-    Many float32 features on a CPU are dropped by the hash in one sweep of the library, and in another for the
-    gradients. Fewer are compared with 16 random bits each, which rounds the probability to a multiple of 1/65,536, and
-    the scale with it.
+    Large float32 tensors on a CPU are dropped by the hash in one sweep of the library, and in another for the
+    gradients. For smaller ones each feature is compared with 16 random bits, which rounds the probability, and the
+    scale with it, to a multiple of 1/65,536.
     """
     if features.device.type != "cpu":
         return F.dropout(features, probability)
@@ -129,7 +129,7 @@ def dropout(features: Tensor, probability: float) -> Tensor:
 
 
 class _Dropout(torch.autograd.Function):
-    """Dropout by the hash. It is linear, hence its own gradient of any order."""
+    """Dropout by the hash; it is linear, so its gradient is the same operation, to any order."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, probability: float, seed: int) -> Tensor:

@@ -1,8 +1,8 @@
-"""Conditions under which a fast version may run in the place of plain PyTorch.
+"""Conditions under which a fast version may replace plain PyTorch.
 
-The only place that asks "may I be fast?". The transforms of torch.func (vmap, grad, jvp and what is built from them),
-forward-mode derivatives and batched gradients have rules for neither fused kernels nor custom operators; plain PyTorch
-serves them all.
+All such conditions are decided here. The transforms of torch.func (vmap, grad, jvp and those built on them),
+forward-mode derivatives and batched gradients support neither fused kernels nor custom operators, so they run in plain
+PyTorch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 from attent.ops import native
 
-# Input features that the processor's matrix tiles take must be a multiple of this.
+# The number of input features must be a multiple of this to use the processor's matrix tiles.
 AMX_WIDTH = 32
 TRITON_INSTALLED = find_spec("triton") is not None
 
@@ -29,19 +29,19 @@ def is_transformed() -> bool:
 
 
 def is_vmap_alone() -> bool:
-    """Return whether vmap is active, at any depth, and no other transform."""
+    """Return whether vmap is active, possibly nested, without any other transform."""
     levels = torch._C._functorch.get_interpreter_stack() or []  # pyright: ignore[reportAttributeAccessIssue]
     vmap = torch._C._functorch.TransformType.Vmap  # pyright: ignore[reportAttributeAccessIssue]
     return bool(levels) and all(level.key() == vmap for level in levels) and forward_ad._current_level < 0  # pyright: ignore[reportPrivateUsage]
 
 
 def needs_plain_torch(*gradients: Tensor | None) -> bool:
-    """Return whether only plain PyTorch can serve.
+    """Return whether the computation needs plain PyTorch.
 
-    Under a transform of torch.func, in forward mode, or for batched gradients.
+    This is so under a transform of torch.func, in forward mode, and for batched gradients.
 
     Args:
-        gradients: in a backward, its incoming gradients; they may be batched (`is_grads_batched`) even if the forward
+        gradients: the incoming gradients of a backward; they may be batched (`is_grads_batched`) even if the forward
             was not transformed.
     """
     if is_transformed() or forward_ad._current_level >= 0:  # pyright: ignore[reportPrivateUsage]
@@ -51,26 +51,26 @@ def needs_plain_torch(*gradients: Tensor | None) -> bool:
 
 
 def is_autocast(device: torch.device) -> bool:
-    """Return whether autocast is on for a type of device; it never is for one without autocast, such as meta."""
-    # PyTorch 2.11 cannot compile the question whether a type has autocast, which these two have
+    """Return whether autocast is on for a device's type; always False for types without autocast, such as meta."""
+    # PyTorch 2.11 cannot compile `is_autocast_available`; these two types always support autocast
     has_autocast = device.type in ("cpu", "cuda") or torch.amp.is_autocast_available(device.type)
     return has_autocast and torch.is_autocast_enabled(device.type)
 
 
 def autocast_dtype(like: Tensor) -> torch.dtype:
-    """Return the type in which products with a tensor are computed: autocast's, or its own."""
+    """Return the dtype in which products with a tensor are computed: autocast's, or the tensor's own."""
     return torch.get_autocast_dtype(like.device.type) if is_autocast(like.device) else like.dtype
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Return a context with autocast off, which would round scores to 16 bits."""
+    """Return a context that turns autocast off, so that scores are not rounded to 16 bits."""
     return torch.autocast(device.type, enabled=False) if is_autocast(device) else nullcontext()
 
 
 def can_run_custom_function() -> bool:
-    """Return whether an `autograd.Function` without rules for transforms may run.
+    """Return whether an `autograd.Function` without rules for transforms can run.
 
-    No compiler, transform or forward-mode derivatives.
+    This requires that no compiler, transform or forward-mode derivative is active.
     """
     return not (torch.compiler.is_compiling() or needs_plain_torch())
 
@@ -81,16 +81,17 @@ def can_run_native(
     in_training: bool = False,
     in_inference: bool = False,
 ) -> bool:
-    """Return whether the compiled library may compute with these tensors.
+    """Return whether the compiled library can compute with these tensors.
 
-    It must be installed, the tensors must lie on the CPU in one of these types, and nothing may have to see the
-    computation: no compiler, tracer, dispatch mode, transform or forward-mode derivatives.
+    It must be installed, the tensors must be on the CPU in one of these dtypes, and no compiler, tracer, dispatch mode,
+    transform or forward-mode derivative may be active.
 
     Args:
-        tensors: those that it would read.
-        dtypes: the types that it takes.
-        in_training: whether gradients must be recorded, no tensor be empty, and autocast be off or in one of the types.
-        in_inference: whether inference mode must be on, and autocast off.
+        tensors: the tensors to read.
+        dtypes: the supported dtypes.
+        in_training: whether to require that gradients are recorded, no tensor is empty, and autocast is off or uses one
+            of the dtypes.
+        in_inference: whether to require that inference mode is on and autocast is off.
     """
     if not can_run_custom_function() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
         return False
@@ -107,7 +108,7 @@ def can_run_native(
 
 
 def library_problem() -> tuple[str | None, bool]:
-    """Return why the compiled library cannot be used, None if it can, and whether it was compiled at all."""
+    """Return the reason why the compiled library cannot be used, or None, and whether it was compiled at all."""
     file = native.library_file()
     if file is None:
         return "it was not compiled", False
@@ -119,12 +120,12 @@ def library_problem() -> tuple[str | None, bool]:
 
 
 def processor_class() -> str:
-    """Return the class of this processor, as the compiled library uses it: "amx", "avx512", "avx2" or "baseline"."""
+    """Return the processor class used by the compiled library: "amx", "avx512", "avx2" or "baseline"."""
     return "amx" if native.has_amx() else ("baseline", "avx2", "avx512")[native.simd_level()]
 
 
 def can_use_amx(features: Tensor, *parameters: Tensor | None) -> bool:
-    """Return whether the processor's matrix tiles (AMX) may multiply features by contiguous float32 parameters."""
+    """Return whether the processor's matrix tiles (AMX) can multiply features by contiguous float32 parameters."""
     if (
         not native.has_amx()
         or features.shape[-1] % AMX_WIDTH
@@ -137,14 +138,14 @@ def can_use_amx(features: Tensor, *parameters: Tensor | None) -> bool:
 
 
 def can_run_triton(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether the Triton kernels run on a device in a type."""
+    """Return whether the Triton kernels support a device and a dtype."""
     return TRITON_INSTALLED and device.type == "cuda" and dtype != torch.float64
 
 
 def is_known_true(condition: Callable[[], Tensor], device: torch.device) -> bool:
-    """Return whether a condition holds, where that is cheap to read: on a CPU, outside compiled graphs and transforms.
+    """Return whether a condition is known to hold; it is read only on a CPU, outside compiled graphs and transforms.
 
-    Elsewhere return False; the caller then does the work that the condition would have spared.
+    Elsewhere False is returned, and the caller does the work that the condition would have saved.
     """
     if device.type != "cpu" or not _is_eager():
         return False
@@ -153,7 +154,7 @@ def is_known_true(condition: Callable[[], Tensor], device: torch.device) -> bool
 
 
 def is_readable(tensor: Tensor) -> bool:
-    """Return whether the numbers of a tensor can be read now; those of fake and meta tensors cannot."""
+    """Return whether the values of a tensor can be read now; those of fake and meta tensors cannot."""
     return _is_eager() and not (tensor.is_meta or isinstance(tensor, FakeTensor))
 
 

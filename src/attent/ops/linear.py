@@ -1,8 +1,8 @@
-"""Linear layers side by side, and the feed-forward network, in training.
+"""Linear layers over the same features, and the feed-forward network, for training.
 
-The library depends on the processor and the type: oneDNN for float32 on some processors, and the compiled one under
-bfloat16 autocast on processors with matrix tiles (AMX). That one reads features once for all layers; weights, biases
-and their gradients stay float32.
+The library used depends on the processor and the dtype: oneDNN for float32 on some processors, and the compiled library
+under bfloat16 autocast on processors with matrix tiles (AMX). The latter reads features once for all layers; weights,
+biases and their gradients stay float32.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from attent.ops import native, onednn
 from attent.ops.autograd import double_backward, needs_double_backward
 from attent.ops.eligibility import AMX_WIDTH, can_use_amx
 
-# Layers that the library takes side by side, and weights beyond which its sums over tokens would take much memory.
+# Layers that the library computes together, and the number of weights beyond which its sums over tokens need too much
+# memory.
 LAYERS, MAX_WEIGHTS = 3, 2**20
 
 
@@ -34,7 +35,7 @@ def project(features: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
 
     Args:
         features: x, (…, E).
-        layers: of the same features; at most three are computed together.
+        layers: the layers that read these features; at most three are computed together.
     """
     if not _can_use_amx(features, *layers):
         return tuple(
@@ -59,7 +60,7 @@ def feed_forward(features: Tensor, widen: nn.Linear, narrow: nn.Linear, activati
 
 
 def _can_use_amx(features: Tensor, *layers: nn.Linear) -> bool:
-    """Return whether gradients are recorded in bfloat16 autocast, for layers that compute nothing but their formula."""
+    """Return whether AMX can be used: gradients recorded under bfloat16 autocast, and plain layers without hooks."""
     if (
         not torch.is_grad_enabled()
         or not torch.is_autocast_enabled("cpu")
@@ -72,13 +73,13 @@ def _can_use_amx(features: Tensor, *layers: nn.Linear) -> bool:
 
 
 def _is_plain(layer: nn.Module) -> bool:
-    """Return whether a layer is PyTorch's own, in training, without hooks."""
+    """Return whether a layer is one of PyTorch's own classes, in training mode and without hooks."""
     has_hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     return type(layer) is nn.Linear and layer.training and not has_hooks
 
 
 def _is_tileable(layer: nn.Linear) -> bool:
-    """Return whether a plain layer is of a size and type that the library takes."""
+    """Return whether a layer is plain, with a size and dtype that the library supports."""
     if not _is_plain(layer):
         return False
     if layer.in_features % AMX_WIDTH or layer.out_features % AMX_WIDTH or layer.weight.numel() > MAX_WEIGHTS:
@@ -90,9 +91,9 @@ def _is_tileable(layer: nn.Linear) -> bool:
 def _forward(
     features: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None], *, relu: bool = False
 ) -> tuple[Tensor, ...]:
-    """Return x Wᵀ + b, (…, W's rows) in bfloat16, of bfloat16 x and up to three float32 W and b.
+    """Return x Wᵀ + b in bfloat16, (…, rows of W), for bfloat16 x and up to three float32 W and b.
 
-    With relu, it is at least zero.
+    If `relu` is set, negative results are replaced by zero.
     """
     results = tuple(features.new_empty(*features.shape[:-1], len(weight)) for weight in weights)
     operands = [operand for operands in zip(weights, biases, results, strict=True) for operand in operands]

@@ -1,6 +1,6 @@
-"""The output layer and its cross entropy in one, some tokens at a time.
+"""The output layer fused with its cross entropy, computed in chunks of tokens.
 
-No tensor of all tokens' logits is ever held.
+The logits of all tokens are never held at the same time.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from attent.ops import native, onednn
 from attent.ops.eligibility import autocast_dtype, can_run_native, can_use_amx
 from attent.ops.onednn import can_use_onednn
 
-# Logits that PyTorch holds at a time, and tokens below which products become slow. The library works in place and reads
-# each logit while its row is in the cache: as many as 8 MiB hold, and products of more tokens are worth more than a
-# smaller chunk.
+# Number of logits that PyTorch holds at a time, and of tokens below which products become slow. The library works in
+# place and reads each logit while its row is in the cache: its chunks are 8 MiB, since larger products gain more than
+# smaller chunks would.
 CHUNK, MIN_TOKENS = 2**20, 128
 NATIVE_BYTES, MIN_NATIVE_TOKENS = 2**23, 256
-# Tokens that products of 16 bits take at a time, and those whose logits' gradients the library sums at a time for the
-# bias.
+# Tokens per tile of 16-bit products, and tokens per step when the library sums the logits' gradients for the bias.
 TILE, ROWS = 32, 16
 
-# Of some tokens' logits, which are overwritten: the sum of the losses, and if needed the logits' gradients,
-# softmax − ε/V less 1 − ε at the target, in the type of the logits, and their sum over the tokens where there is a
-# bias.
+# Results for a chunk of logits, which are overwritten: the sum of the losses, and if needed the logits' gradients in
+# their type (softmax − ε/V, minus 1 − ε at the target) and, with a bias, the gradients' sum over the tokens.
 ChunkLoss = tuple[Tensor, Tensor | None, Tensor | None]
 
 
@@ -43,13 +41,13 @@ def linear_cross_entropy(
 
         −(1 − ε) log p(y) − ε/V Σ_v log p(v),   p = softmax(W x + b)
 
-    With `r_drop` each two rows in turn are one token, computed with different dropout, and their distributions p and q
-    shall agree: their mean loss grows by
+    With `r_drop`, each pair of consecutive rows is the same token computed with different dropout, and a penalty on the
+    divergence of their distributions p and q is added to their mean loss:
 
         α/4 (Σ_v p(v) log p(v)/q(v) + Σ_v q(v) log q(v)/p(v))
 
-    The forward computes the gradients, from each chunk of logits while it is there. The product has the features' type,
-    or autocast's; all that follows is float32 at least.
+    The forward pass also computes the gradients, while each chunk of logits is available. The product has the dtype of
+    the features, or autocast's; everything after it is at least float32.
 
     Source: Szegedy et al. (2016), §7, arXiv 1512.00567; Vaswani et al. (2017), §5.4, arXiv 1706.03762;
     Liang et al. (2021), eq. 4, arXiv 2106.14448, halved.
@@ -60,10 +58,10 @@ def linear_cross_entropy(
         bias: (V,) or None.
         target: the tokens to predict, (N,).
         label_smoothing: ε, 0 to 1.
-        r_drop: α, 0 or more; with more than 0, N is even.
+        r_drop: α ≥ 0; N must be even if it is positive.
 
     Returns:
-        A scalar, float32 at least.
+        A scalar, at least float32.
     """
     ways = autocast_dtype(features), torch.is_grad_enabled(), can_use_onednn(features, weight)
     return _LinearCrossEntropy.apply(features, weight, bias, target, label_smoothing, r_drop, *ways)
@@ -100,7 +98,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             return loss
         chunk_loss = _native_loss if is_native else reference_loss
         size = _chunk_size(len(weight), dtype, is_native=is_native)
-        # Two rows of one token are in one chunk.
+        # Keep both rows of a token in the same chunk.
         size += size % 2 if r_drop else 0
         matrix, accumulation_dtype = weight.to(dtype), torch.promote_types(dtype, torch.float32)
         total = torch.zeros((), dtype=accumulation_dtype, device=features.device)
@@ -108,7 +106,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         dweight = torch.zeros(weight.shape, dtype=accumulation_dtype, device=weight.device) if needs_grad else None
         dbias = weight.new_zeros(len(weight), dtype=accumulation_dtype) if needs_grad and bias is not None else None
         if dweight is not None and is_onednn:
-            # As the products come.
+            # The memory layout that the products have.
             dweight = weight.new_zeros(weight.shape[::-1]).T
         # Overwritten by each chunk.
         buffer = None if is_onednn else features.new_empty(min(size, len(target)), len(weight))
@@ -152,7 +150,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _can_run_native(features: Tensor, target: Tensor, classes: int) -> bool:
-    """Return whether targets are classes too: PyTorch says what is wrong with others."""
+    """Return whether the library can compute this; for targets out of range, PyTorch raises the error."""
     if (
         not target.numel()
         or target.dtype != torch.int64
@@ -221,7 +219,7 @@ def reference_loss(
 
 
 def _divergence(log_probs: Tensor, r_drop: float) -> tuple[Tensor, Tensor]:
-    """Return α/2 of both divergences of each two rows in turn, summed, and its gradient for the logits."""
+    """Return α/2 times both divergences of each pair of consecutive rows, summed, and the gradient for the logits."""
     ratios = log_probs[0::2] - log_probs[1::2]
     ratios = torch.stack([ratios, -ratios], 1)
     probs = log_probs.exp().view_as(ratios)

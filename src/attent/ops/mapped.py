@@ -1,4 +1,4 @@
-"""Parameters whose memory is that of a file: what has been read of them need not stay in memory."""
+"""Parameters backed by a memory-mapped file, whose pages can be released from memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-# Linux, <linux/mman.h>: give pages back, whose content the system reads again when it is needed; nothing is lost.
+# MADV_PAGEOUT of Linux's <linux/mman.h>: release pages; their content is read again when it is needed.
 PAGE_OUT = 21
 
 
@@ -25,9 +25,9 @@ def _advise() -> Any:
 
 
 def give_back(numbers: Tensor) -> None:
-    """Give back the memory of contiguous numbers that a file holds.
+    """Release the memory of a contiguous tensor that is backed by a file.
 
-    Other systems than Linux do so when they need it.
+    Systems other than Linux reclaim such memory on their own when they need it.
     """
     if (advise := _advise()) is not None and numbers.nbytes:
         first = numbers.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
@@ -35,18 +35,18 @@ def give_back(numbers: Tensor) -> None:
 
 
 def is_mapped(parameter: Tensor) -> bool:
-    """Return whether `adopt` put a parameter where it is."""
+    """Return whether a parameter was installed by `adopt`."""
     return getattr(parameter, "in_file", False)
 
 
 def adopt(model: nn.Module, tensors: Mapping[Tensor, Tensor]) -> None:
-    """Put tensors, such as a mapped file's, in the place of a model's parameters and buffers.
+    """Replace a model's parameters and buffers by other tensors, such as those of a mapped file.
 
-    These may be without memory.
+    The replaced tensors may be on the meta device.
 
     Args:
         model: the model.
-        tensors: of each parameter and buffer, by identity, what replaces it wherever it stands; of the same shape.
+        tensors: the replacement of each parameter and buffer, with the same shape.
     """
     new: dict[int, Tensor] = {}
     for old, tensor in tensors.items():

@@ -1,4 +1,4 @@
-"""The compiled library, if there is one, and calls of its functions."""
+"""Access to the compiled library, which is optional, and calls of its functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attent.ops import sources
 
 NAME = "attent.ops._compiled"
 POINTER, INTEGER, WORD, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32, ctypes.c_float
-# Arguments of each function before the threads: tensors, sizes, further numbers.
+# Numbers of arguments of each function before the threads: tensors, sizes, other numbers.
 SIGNATURES = {
     "attent_tanh_score": [POINTER] * 4 + [INTEGER] * 5,
     "attent_tanh_score_gradients": [POINTER] * 7 + [INTEGER] * 6,
@@ -47,12 +47,15 @@ SIGNATURES = {
 
 
 class StaleLibraryError(OSError):
-    """The library was compiled from other C++ sources than those beside it; to call it could end the process."""
+    """The library was compiled from different C++ sources than those installed; calling it could crash the process."""
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the library; None if it was not compiled or cannot be loaded, with a warning if it is of other sources."""
+    """Return the library, or None if it was not compiled or cannot be loaded.
+
+    A warning is issued if it was compiled from different sources.
+    """
     file = library_file()
     if file is None:
         return None
@@ -71,7 +74,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def library_file() -> str | None:
-    """Return the library's file; None if it was not compiled."""
+    """Return the path of the library, or None if it was not compiled."""
     spec = find_spec(NAME)
     return None if spec is None else spec.origin
 
@@ -81,11 +84,11 @@ def load(file: str) -> ctypes.CDLL:
 
     Raises:
         OSError: it cannot be loaded.
-        StaleLibraryError: it was compiled from other sources.
+        StaleLibraryError: it was compiled from different sources.
     """
     loaded = ctypes.CDLL(file)
     if _sources(loaded) != sources.digest():
-        raise StaleLibraryError(f"it was compiled from other sources than {sources.FOLDER} holds now")
+        raise StaleLibraryError(f"it was compiled from sources that differ from those in {sources.FOLDER}")
     for name, arguments in SIGNATURES.items():
         getattr(loaded, name).argtypes = [*arguments, INTEGER, POINTER, ctypes.c_int]
     return loaded
@@ -102,38 +105,38 @@ def _sources(loaded: ctypes.CDLL) -> str | None:
 
 @cache
 def simd_level() -> int:
-    """Return the widest registers of this processor: 2 for AVX-512, 1 for AVX2, 0 for any."""
+    """Return the SIMD level of this processor: 2 for AVX-512, 1 for AVX2, 0 for anything else."""
     loaded = library()
     return 0 if loaded is None else loaded.attent_simd_level()
 
 
 @cache
 def has_amx() -> bool:
-    """Return whether this processor multiplies tiles of bfloat16 (AMX), and the library was compiled for them."""
+    """Return whether the processor multiplies bfloat16 tiles (AMX) and the library was compiled to use them."""
     loaded = library()
     return loaded is not None and simd_level() == 2 and bool(loaded.attent_has_amx())
 
 
 @cache
 def int8_kernels() -> tuple[int, ...]:
-    """Return the kernels of 8-bit products that this processor runs.
+    """Return the kernels for 8-bit products that this processor supports.
 
-    0 for plain loops, 1 AVX2, 2 AVX-VNNI, 3 AVX-512 VNNI, 4 AMX.
+    They are 0 for plain loops, 1 for AVX2, 2 for AVX-VNNI, 3 for AVX-512 VNNI and 4 for AMX.
     """
     loaded = library()
     return tuple(kernel for kernel in range(5) if loaded is not None and loaded.attent_int8_kernels() >> kernel & 1)
 
 
 def int8_kernel() -> int:
-    """Return the kernel that computes 8-bit products, the fastest; all give the same numbers."""
+    """Return the kernel used for 8-bit products, which is the fastest one; all give the same numbers."""
     return int8_kernels()[-1]
 
 
 @cache
 def gomp_parallel() -> int | None:
-    """Return the address of the function that runs another on all threads of torch's OpenMP runtime.
+    """Return the address of GOMP_parallel, which runs a function on all threads of torch's OpenMP runtime.
 
-    None if there is none.
+    None if it is not available.
     """
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         path = Path(torch.__file__).with_name("lib") / name
@@ -151,12 +154,12 @@ def _address(numbers: Tensor | array[int] | None) -> int | None:
 
 
 def run(name: str, tensors: tuple[Tensor | array[int] | None, ...], *numbers: float) -> None:
-    """Call a function of the library, which must be there, on as many threads as torch uses.
+    """Call a function of the library, which must be available, on as many threads as torch uses.
 
     Args:
-        name: the function.
-        tensors: contiguous, on the CPU, or arrays of 64-bit integers; None for those that the function does without.
-        numbers: the sizes and further numbers.
+        name: the name of the function.
+        tensors: contiguous tensors on the CPU, or arrays of 64-bit integers; None for optional ones that are left out.
+        numbers: the sizes, then the other numbers.
 
     Raises:
         MemoryError: the library ran out of memory.

@@ -1,6 +1,7 @@
-"""Float32 products by oneDNN, which PyTorch ships beside MKL: about twice as fast where MKL leaves AVX-512 unused.
+"""Float32 products by oneDNN, which PyTorch ships alongside MKL: about twice as fast where MKL does not use AVX-512.
 
-The last bits of a row depend on the number of rows, so only training uses it, and `F.linear` of models that request it.
+The last bits of a row depend on the number of rows, so it is used only in training, and by `F.linear` in models that
+request it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from torch.nn import functional as F
 from attent.ops.autograd import double_backward, needs_double_backward
 from attent.ops.eligibility import can_run_custom_function
 
-# Products of fewer multiplications take some 10 µs, as long as a kernel in Python takes to be called.
+# Smaller products take about 10 µs, no longer than the overhead of calling the kernel from Python.
 MULTIPLICATIONS = 2**20
-# The choices of `using_onednn`, the last of which counts.
+# The choices of `using_onednn`; the last one applies.
 _choices: list[bool] = []
 
 
@@ -30,8 +31,8 @@ _choices: list[bool] = []
 def is_faster() -> bool:
     """Return whether oneDNN is the faster library on this machine.
 
-    It is on AMD processors with AVX-512, if PyTorch multiplies with MKL. With only AVX2, MKL is as fast, or up to 1.7
-    times faster (benchmarks/results/training.md).
+    It is faster on AMD processors with AVX-512 if PyTorch uses MKL. With only AVX2, MKL is as fast, or up to 1.7 times
+    faster (benchmarks/results/training.md).
     """
     if not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
@@ -42,7 +43,7 @@ def is_faster() -> bool:
 
 
 def prefers_onednn() -> bool:
-    """Return whether products take oneDNN where it can serve: as `using_onednn` says, else where it is faster."""
+    """Return whether to prefer oneDNN for products: the choice of `using_onednn`, else whether it is faster."""
     return (_choices[-1] and hasattr(torch.ops.mkldnn, "_linear_pointwise")) if _choices else is_faster()
 
 
@@ -57,7 +58,10 @@ def using_onednn(choice: bool) -> Iterator[None]:
 
 
 def can_use_onednn(*tensors: Tensor | None) -> bool:
-    """Return whether gradients are recorded in float32 on a CPU that prefers oneDNN, and nothing has to see it."""
+    """Return whether oneDNN can compute with these tensors: float32 on a CPU that prefers it, recording gradients.
+
+    No tracer, dispatch mode or transform may need to see the computation.
+    """
     if (
         not torch.is_grad_enabled()
         or not can_run_custom_function()
@@ -76,14 +80,14 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return x Wᵀ + b, (…, K) → (…, N), where `can_use_onednn`."""
+    """Return x Wᵀ + b, (…, K) → (…, N); requires `can_use_onednn`."""
     return _OnednnLinear.apply(features, weight, bias)
 
 
 def feed_forward(
     features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None
 ) -> Tensor:
-    """Return max(0, x W₁ᵀ + b₁) W₂ᵀ + b₂, (…, E) → (…, N), where `can_use_onednn`.
+    """Return max(0, x W₁ᵀ + b₁) W₂ᵀ + b₂, (…, E) → (…, N); requires `can_use_onednn`.
 
     The relu is fused into the first product.
     """
@@ -91,9 +95,9 @@ def feed_forward(
 
 
 def multiply(features: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
-    """Return x Wᵀ + b without recording gradients, with `relu` at least zero: (…, K) and (N, K) → (…, N)."""
+    """Return x Wᵀ + b, or its relu, without recording gradients: (…, K) and (N, K) → (…, N)."""
     rows = features.reshape(-1, features.shape[-1])
-    # For a slice of a matrix, oneDNN has only its reference kernel, which is thousands of times slower.
+    # For slices of a matrix, oneDNN falls back to its reference kernel, which is thousands of times slower.
     if not weight.is_contiguous() and not weight.T.is_contiguous():
         weight = weight.contiguous()
     product = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "relu" if relu else "none", [], "")
@@ -101,7 +105,7 @@ def multiply(features: Tensor, weight: Tensor, bias: Tensor | None = None, *, re
 
 
 def mm(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return the product of two matrices, as `torch.mm` does, in training and without recording gradients."""
+    """Return the product of two matrices like `torch.mm`, in training, without recording gradients."""
     if left.dtype != torch.float32 or not left.numel() or not prefers_onednn() or not torch.backends.mkldnn.enabled:
         return torch.mm(left, right, out=out)
     product = multiply(left, right.T)
@@ -109,7 +113,7 @@ def mm(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def can_serve(left: Tensor, right: Tensor, bias: Tensor | None = None) -> bool:
-    """Return whether oneDNN takes the product of two matrices in PyTorch's place, and the product repays the call."""
+    """Return whether oneDNN can multiply two matrices, and the product is large enough to be worth the call."""
     if (
         left.dim() != 2
         or right.dim() != 2
@@ -127,7 +131,7 @@ def can_serve(left: Tensor, right: Tensor, bias: Tensor | None = None) -> bool:
 
 
 def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return the product of two matrices, plus a bias of its columns, contiguous, where `can_serve`."""
+    """Return the contiguous product of two matrices, plus a bias per column; requires `can_serve`."""
     if bias is None and left.T.is_contiguous() and not left.is_contiguous():
         # the gradient of a weight, dyᵀ x
         return weight_gradient(left.T, right).contiguous()
@@ -135,7 +139,7 @@ def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def weight_gradient(doutput: Tensor, features: Tensor) -> Tensor:
-    """Return dyᵀ x, summed over all tokens: (…, N) and (…, K) → (N, K), which is transposed in memory where N > K."""
+    """Return dyᵀ x, summed over all tokens: (…, N) and (…, K) → (N, K), transposed in memory if N > K."""
     columns, rows = doutput.reshape(-1, doutput.shape[-1]).T, features.reshape(-1, features.shape[-1]).T
     # The product with fewer rows than columns is faster.
     return multiply(columns, rows) if len(columns) <= len(rows) else multiply(rows, columns).T
@@ -186,7 +190,7 @@ class _OnednnFeedForward(torch.autograd.Function):
 def _parameter_gradients(
     doutput: Tensor, features: Tensor, needs_grad: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return dyᵀ x, and the sum of dy over all tokens, where they are needed."""
+    """Return dyᵀ x and the sum of dy over all tokens; None for gradients that are not needed."""
     dweight = weight_gradient(doutput, features).contiguous() if needs_grad[0] else None
     return dweight, doutput.reshape(-1, doutput.shape[-1]).sum(0) if needs_grad[1] else None
 

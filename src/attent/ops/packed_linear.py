@@ -1,6 +1,6 @@
 """Linear layers with packed weights, for inference: each row's result is independent of the other rows.
 
-PyTorch's products sum in another order for another number of rows, and take longer for the few rows of a search step.
+PyTorch's products sum in an order that depends on the number of rows, and are slower for the few rows of a search step.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _versions, _shapes = attrgetter("_version"), attrgetter("shape")
 
 
 class ModuleTree:
-    """The modules below one, and the parameters of all, as they stood when it was read.
+    """A snapshot of the modules below a root module, and of all their parameters.
 
     It holds no reference to the root.
 
     Args:
-        root: the module.
+        root: the root module.
     """
 
     def __init__(self, root: nn.Module) -> None:
@@ -45,29 +45,29 @@ class ModuleTree:
 
     @property
     def is_current(self) -> bool:
-        """True if every module and parameter is still in its place."""
+        """True if no module or parameter has been replaced since."""
         entries = [*chain.from_iterable(map(dict.values, self._tables))]
         return len(entries) == len(self._entries) and all(map(is_, entries, self._entries))
 
     @property
     def has_hooks(self) -> bool:
-        """True if one of the modules has a hook on its forward."""
+        """True if one of the modules has a forward hook."""
         return any(self._hooks)
 
     def versions(self) -> list[object] | None:
-        """Return what changes with the parameters: addresses, version counters and shapes.
+        """Return values that change with the parameters: addresses, version counters and shapes.
 
-        None if one counts no versions.
+        None if a parameter has no version counter.
         """
         try:
             counters = [*map(_versions, self.parameters)]
         except RuntimeError:
-            # made in inference mode
+            # created in inference mode
             return None
         return [*map(Tensor.data_ptr, self.parameters), *counters, *map(_shapes, self.parameters)]
 
     def derive(self, find: Callable[..., T], *arguments: Any) -> T:
-        """Return what a function finds out about these modules, which is asked once and must not refer to the root."""
+        """Return a function's result for these modules; it is computed once and must not refer to the root."""
         if find not in self._derived:
             self._derived[find] = find(*arguments)
         return self._derived[find]
@@ -80,11 +80,11 @@ def _descendants(module: nn.Module) -> Iterator[nn.Module]:
             yield from _descendants(child)
 
 
-# Columns of a panel, whose weights lie side by side.
+# Columns of a panel, whose weights are stored side by side.
 PANEL = 64
-# The multiple of features to which weights of 8 bits are filled up, as in int8.h.
+# 8-bit weights are padded to a multiple of this many features, as in int8.h.
 STEP = 64
-# Panels that are laid out at a time, which bounds the memory for it.
+# Panels that are packed at a time, to limit memory.
 CHUNK = 8
 
 
@@ -97,7 +97,7 @@ class WeightType(IntEnum):
 
 
 class Piece(NamedTuple):
-    """A piece of packed weights: its size in bytes, and what writes it into so many."""
+    """A piece of packed weights: its size in bytes, and a function that writes it into a tensor of that size."""
 
     size: int
     write: Callable[[Tensor], None]
@@ -111,13 +111,13 @@ class _Packed(NamedTuple):
 
 @dataclass(eq=False)
 class _Packing:
-    """The packed weights of a module, an attribute of it, and what decides whether they are current.
+    """The packed weights of a module, stored as its attribute, with the data to check that they are current.
 
     Args:
         tree: the modules below it when they were last read.
         kind: the type of its packed weights.
-        layer: of an embedding, the layer with the same weight.
-        packed: its weights, once they were packed.
+        layer: the layer that shares the weight, if the module is an embedding.
+        packed: its packed weights, if they have been packed.
     """
 
     tree: ModuleTree | None = None
@@ -135,12 +135,12 @@ _lock = Lock()
 
 def _packing_of(module: nn.Module) -> _Packing:
     packing = vars(module).get("_packing")
-    # several threads may ask at once
+    # several threads may call this at the same time
     return vars(module).setdefault("_packing", _Packing()) if packing is None else packing
 
 
 def module_tree(root: nn.Module) -> ModuleTree:
-    """Return the tree of a module as it is now."""
+    """Return an up-to-date tree of a module."""
     packing = _packing_of(root)
     tree = packing.tree
     if tree is None or not tree.is_current:
@@ -149,13 +149,13 @@ def module_tree(root: nn.Module) -> ModuleTree:
 
 
 def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> Tensor:
-    """Return the pieces of a module end to end in bytes, packed again when a parameter has changed.
+    """Return the pieces of a module, concatenated as bytes; they are packed again after a parameter has changed.
 
-    PyTorch does not count changes through `.data` nor those by fused optimizers: call `forget` after such.
+    PyTorch does not register changes made through `.data` or by fused optimizers: call `forget` after these.
 
     Args:
         module: the owner of the parameters.
-        pieces: those of the module.
+        pieces: returns the pieces of the module.
     """
     tree = module_tree(module)
     versions = tree.versions()
@@ -163,7 +163,7 @@ def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> 
         return _pack(pieces())
     packing = _packing_of(module)
     if (packed := packing.packed) is None or packed.versions != versions:
-        # several threads may search at once
+        # several threads may search at the same time
         with _lock:
             if (packed := packing.packed) is None or packed.versions != versions:
                 parameters = [parameter.detach() for parameter in tree.parameters]
@@ -172,12 +172,12 @@ def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> 
 
 
 def size_of(pieces: Iterable[Piece]) -> int:
-    """Return the bytes of pieces end to end."""
+    """Return the total size of pieces, in bytes."""
     return sum(piece.size for piece in pieces)
 
 
 def adopt(module: nn.Module, weights: Tensor) -> None:
-    """Use these packed pieces of a module, as `packed_weights` returns them, until a parameter changes."""
+    """Use existing packed weights for a module, as returned by `packed_weights`, until a parameter changes."""
     tree = module_tree(module)
     if (versions := tree.versions()) is not None:
         parameters = [parameter.detach() for parameter in tree.parameters]
@@ -194,14 +194,14 @@ def _pack(pieces: Iterable[Piece]) -> Tensor:
 
 
 def forget(model: nn.Module) -> None:
-    """Pack every module of a model again at its next use."""
+    """Discard the packed weights of a model; each module is packed again at its next use."""
     for module in model.modules():
         if (packing := vars(module).get("_packing")) is not None:
             packing.packed = None
 
 
 def vector(numbers: Tensor, size: int) -> Piece:
-    """Return numbers (size,), padded to whole panels."""
+    """Return a piece with the numbers of a vector (size,), padded to whole panels."""
 
     def write(out: Tensor) -> None:
         out.zero_().view(torch.float32)[:size] = numbers
@@ -210,12 +210,12 @@ def vector(numbers: Tensor, size: int) -> Piece:
 
 
 def padded(columns: int) -> int:
-    """Return the number of columns in whole panels."""
+    """Return the number of columns, rounded up to whole panels."""
     return -(-columns // PANEL) * PANEL
 
 
 def product_size(depth: int, columns: int, kind: WeightType) -> int:
-    """Return the bytes of the panels of a weight (N, K), biases included."""
+    """Return the size in bytes of the panels of a weight (N, K), including biases."""
     if kind is WeightType.INT8:
         bytes_of_column = -(-depth // STEP) * STEP + 12
     else:
@@ -224,7 +224,7 @@ def product_size(depth: int, columns: int, kind: WeightType) -> int:
 
 
 def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: WeightType) -> Piece:
-    """Return weights (N, K), one below the other, and their biases (N,) in panels of columns."""
+    """Return a piece with concatenated weights (N, K) and their biases (N,) in panels of columns."""
     columns, depth = sum(map(len, weights)), weights[0].shape[1]
 
     def write(out: Tensor) -> None:
@@ -246,12 +246,12 @@ def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: Wei
 
 
 def native_kind(kind: WeightType) -> int:
-    """Return the library's number for a kind, which of 8 bits names the kernel too."""
+    """Return the library's number for a weight type, which for 8 bits also identifies the kernel."""
     return kind + native.int8_kernel() if kind is WeightType.INT8 else int(kind)
 
 
 def kind_of_native(number: int) -> WeightType:
-    """Return the kind that the library has a number for."""
+    """Return the weight type for a number of the library."""
     return WeightType(min(number, WeightType.INT8))
 
 
@@ -272,7 +272,7 @@ def _write_panels(weight: Tensor, bias: Tensor | None, out: Tensor, kind: Weight
 def _write_int8(weight: Tensor, out: Tensor) -> None:
     """Write panels (P, 64, K) rounded to 8 bits.
 
-    Four features of each column side by side; then columns' scales, and −128 · their sums.
+    Four features of each column are stored side by side, followed by the columns' scales and −128 times their sums.
     """
     scale = weight.abs().amax(-1, keepdim=True) / 127
     rounded = F.pad((weight / scale.where(scale > 0, 1.0)).round_(), (0, -weight.shape[-1] % STEP))
@@ -299,15 +299,15 @@ def kind_of(module: nn.Module) -> WeightType:
 
 
 def layer_of(embedding: nn.Module) -> nn.Linear | None:
-    """Return the layer that shares an embedding's weight, whose packed columns are its rows too."""
+    """Return the layer that shares an embedding's weight, so that its packed columns are the embedding's rows."""
     layer = _packing_of(embedding).layer
     return layer if layer is not None and layer.weight is embedding.weight else None
 
 
 def table(module: nn.Module) -> Tensor:
-    """Return the rows of an embedding as the library reads them.
+    """Return the rows of an embedding in the form that the library reads.
 
-    As they are in float32, else packed, as the columns of a layer.
+    float32 rows are returned unchanged; other types are packed like the columns of a layer.
     """
     if kind_of(module) is WeightType.FLOAT32:
         return cast(Tensor, module.weight)
@@ -316,29 +316,29 @@ def table(module: nn.Module) -> Tensor:
 
 
 def packed_columns(module: nn.Module) -> Tensor:
-    """Return a layer's weight in panels, with its bias; or an embedding's, whose rows are columns."""
+    """Return the packed weight and bias of a layer, or the packed weight of an embedding, with its rows as columns."""
     return packed_weights(module, lambda: columns_of(module))
 
 
 def columns_of(module: nn.Module) -> list[Piece]:
-    """Return the pieces of a layer, or those of an embedding, whose rows are columns."""
+    """Return the pieces of a layer, or those of an embedding, with its rows as columns."""
     return [
         panels([cast(Tensor, module.weight)], [cast(Tensor | None, getattr(module, "bias", None))], kind_of(module))
     ]
 
 
 def is_there() -> bool:
-    """Return whether the library that multiplies packed weights was compiled and can be loaded."""
+    """Return whether the compiled library, which multiplies packed weights, is available."""
     return native.library() is not None
 
 
 def is_batch_invariant(layer: nn.Linear, *features: Tensor) -> bool:
-    """Return whether a row of `linear` is now independent of the others; search then need not fill up its batches."""
+    """Return whether rows of `linear` are currently independent of each other; search then need not pad its batches."""
     return type(layer) is nn.Linear and can_run_native(layer.weight, *features, in_inference=True)
 
 
 def linear(layer: nn.Linear, features: Tensor) -> Tensor:
-    """Return `layer(features)`, (…, K) → (…, N); in the library each row is independent of the others."""
+    """Return `layer(features)`, (…, K) → (…, N); in the library, each row is independent of the others."""
     if not is_batch_invariant(layer, features):
         return layer(features)
     return product(
@@ -347,7 +347,7 @@ def linear(layer: nn.Linear, features: Tensor) -> Tensor:
 
 
 def product(packed: Tensor, features: Tensor, out: Tensor, kind: WeightType) -> Tensor:
-    """Write features (…, K) times panels, plus their biases, to contiguous `out`, (…, N)."""
+    """Multiply features (…, K) by panels, add the biases, and write the result to contiguous `out`, (…, N)."""
     depth, rows = features.shape[-1], features.contiguous()
     native.run(
         "attent_packed_gemm", (rows, packed, out), rows.numel() // depth, depth, out.shape[-1], native_kind(kind)

@@ -1,4 +1,4 @@
-"""Functions of one pair, (batch, head, query, key), computed for all pairs of a tile."""
+"""Evaluate functions of one pair, (batch, head, query, key), for all pairs of a tile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class IndexByTensors(TorchFunctionMode):
-    """Have tensor[i, j] take indices that vmap has batched, which Python would read as numbers."""
+    """Let tensor[i, j] accept indices batched by vmap, which Python would convert to numbers."""
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.__getitem__:
@@ -27,20 +27,19 @@ def for_all_pairs(
 ) -> Tensor:
     """Return a function's results for all pairs, (B, H, Tq, Tk).
 
-    An axis that it does not look at is expanded, not computed.
+    Axes that the function ignores are expanded, not computed.
 
     Args:
-        function: takes the score of a pair, if scores are given, and its indices in the batch, of the head, the query
-            and the key.
-        batch: (B,) indices.
-        head: (H,).
-        query: (Tq,).
-        key: (Tk,).
+        function: a function of the pair's score (if scores are given) and its batch, head, query and key indices.
+        batch: batch indices, (B,).
+        head: head indices, (H,).
+        query: query indices, (Tq,).
+        key: key indices, (Tk,).
         scores: none, or one tensor (B, H, Tq, Tk).
     """
     shape = len(batch), len(head), len(query), len(key)
     if 0 in shape:
-        # vmap takes no empty axis
+        # vmap does not support empty axes
         return scores[0] if scores else torch.zeros(shape, dtype=torch.bool, device=batch.device)
     own = (0,) * len(scores)
     for axis in (3, 2, 1, 0):
@@ -52,20 +51,18 @@ def for_all_pairs(
 
 
 def for_all_offsets(function: Callable[..., Tensor], heads: Tensor, offsets: Tensor, score: Tensor) -> Tensor:
-    """Return a function's results for one score and pairs with the key at each offset from the query.
-
-    They are (H|1, offsets).
+    """Return a function's results for one score and each offset of the key from the query, (H|1, offsets).
 
     Args:
-        function: takes the score of a pair, and its indices in the batch, of the head, the query and the key.
-        heads: (H,) indices; the function's results have one row if it does not look at the head.
-        offsets: whole numbers.
-        score: one number.
+        function: a function of the pair's score and its batch, head, query and key indices.
+        heads: head indices, (H,); the result has one row if the function ignores the head.
+        offsets: the offsets, integers.
+        score: the score, a single number.
     """
     query, key = (-offsets).clamp(min=0), offsets.clamp(min=0)
     function = torch.vmap(function, in_dims=(None, None, None, 0, 0))
     function = torch.vmap(function, in_dims=(None, None, 0, None, None))
     with IndexByTensors():
         result = function(score, heads.new_zeros(()), heads, query, key)
-    # an axis that the function does not look at is expanded
+    # an axis that the function ignores is expanded
     return result if result.stride(0) else result[:1]

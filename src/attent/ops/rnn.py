@@ -1,6 +1,6 @@
-"""Gated recurrent units (GRU, LSTM): whole layers by PyTorch, or in training step by step in the compiled library.
+"""Gated recurrent layers (GRU, LSTM): run by PyTorch, or in training step by step in the compiled library.
 
-Between the matrix products of a step, the library computes all that a cell does in one call, forward and backward.
+Apart from the matrix products, the library computes a cell's whole step in one call, forward and backward.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ def rnn(
     """Run one layer over all steps.
 
     Args:
-        network: of one layer, batch first.
+        network: a single layer, batch first.
         inputs: (B, T, input width).
         hidden: the first state, (B, E).
         cell: an LSTM's first cell, (B, E); None for a GRU.
-        is_reversed: whether the last step comes first.
-        lengths: how many steps of each row are real, (B,); outputs are zero beyond. All steps unless given.
+        is_reversed: whether to run from the last step to the first.
+        lengths: the number of real steps in each row, (B,); outputs beyond are zero. All steps by default.
 
     Returns:
-        The outputs of each step, (B, T, E), and the last hidden state and cell, (B, E), which lengths leave undefined.
+        The outputs of each step, (B, T, E), and the last hidden state and cell, (B, E); these are undefined if lengths
+        are given.
     """
     parameters = (*network.parameters(),)
     if not (
@@ -66,10 +67,10 @@ def reference(
     is_reversed: bool = False,
     lengths: Tensor | None = None,
 ) -> States:
-    """Compute `rnn` by PyTorch's own layer.
+    """Compute `rnn` with PyTorch's own layer.
 
-    Rows are reversed by their own lengths, so that padding comes last. (In the packed sequences of torch 2.13 ever
-    fewer rows take part in a step, and a row's last bits change with its neighbors.)
+    Each row is reversed within its own length, so that padding comes last. (With the packed sequences of torch 2.13,
+    fewer rows take part in later steps, and a row's last bits depend on its neighbors.)
     """
     steps = torch.arange(inputs.shape[1], device=inputs.device)
     count = inputs.new_full(inputs.shape[:1], inputs.shape[1], dtype=torch.int64) if lengths is None else lengths
@@ -86,7 +87,7 @@ def reference(
 
 
 def all_steps(network: nn.GRU | nn.LSTM, inputs: Tensor, hidden: Tensor, cell: Tensor | None) -> States:
-    """Run PyTorch's layer over all steps; an export to ONNX puts an operator in its place."""
+    """Run PyTorch's layer over all steps; ONNX export replaces this function with an operator."""
     first = hidden[None].contiguous()
     if cell is None:
         outputs, last = network(inputs, first)
@@ -103,7 +104,7 @@ def all_steps(network: nn.GRU | nn.LSTM, inputs: Tensor, hidden: Tensor, cell: T
 
 @cache
 def _has_bfloat16_lstm() -> bool:
-    """Return whether oneDNN, which runs PyTorch's LSTM on a CPU, has one in bfloat16 here; it needs AVX-512."""
+    """Return whether oneDNN, which runs PyTorch's LSTM on a CPU, supports bfloat16 here; it needs AVX-512."""
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
@@ -122,11 +123,11 @@ def forward_fused(
     Args:
         gates: W x + b of every step, (T, B, gates), float32 or bfloat16.
         weight: U.
-        bias: added to U h.
+        bias: the bias added to U h.
         hidden: the first state, (B, E).
         cell: an LSTM's first cell; None for a GRU.
-        is_reversed: whether the last step comes first.
-        lengths: (B,); outputs are zero from there on. All steps unless given.
+        is_reversed: whether to run from the last step to the first.
+        lengths: the number of real steps, (B,); outputs beyond are zero. All steps by default.
 
     Returns:
         The outputs (T, B, E), and the last hidden state and cell, (B, E).
@@ -135,15 +136,15 @@ def forward_fused(
 
 
 class RnnSteps:
-    """All steps of one layer: its states, and what their gradients need. Tensors hold one step after another.
+    """All steps of one layer: its states, and the values needed for their gradients. The first axis is the step.
 
     Args:
         hidden: the first state, (B, E).
         cell: an LSTM's first cell; None for a GRU.
-        steps: T.
-        dtype: of the products; states are float32.
-        is_reversed: whether the last step comes first.
-        lengths: (B,); a row is zero from there on. All steps unless given.
+        steps: the number of steps, T.
+        dtype: the dtype of the products; states are float32.
+        is_reversed: whether to run from the last step to the first.
+        lengths: the number of real steps, (B,); a row is zero beyond. All steps by default.
     """
 
     def __init__(
@@ -187,12 +188,12 @@ class RnnSteps:
         """Run one step.
 
         Args:
-            step: its index.
-            inputs: the input's term of the gates, of all steps (T, B, gates).
-            hidden_gates: the state's term at this step, (B, gates, …).
-            hidden_bias: added to it.
-            extra: added to the input's term at this step.
-            bias: added to it too.
+            step: the index of the step.
+            inputs: the input's contribution to the gates at all steps, (T, B, gates).
+            hidden_gates: the state's contribution at this step, (B, gates, …).
+            hidden_bias: a bias added to the state's contribution.
+            extra: a term added to the input's contribution at this step.
+            bias: a bias added to the input's contribution.
         """
         tensors = (
             inputs,
@@ -224,14 +225,14 @@ class RnnSteps:
     def backward(
         self, step: int, product: Tensor | None, doutputs: Tensor | None, dinputs: Tensor, dhidden_gates: Tensor
     ) -> None:
-        """Compute the gradients of one step; `dhidden` is then that of the state before it, but for its products.
+        """Compute the gradients of one step; `dhidden` then holds that of the previous state, without its products.
 
         Args:
-            step: its index.
-            product: the gradient that products with the state after the step add, (B, E).
+            step: the index of the step.
+            product: the gradient from products with the state after the step, (B, E).
             doutputs: the gradients of all outputs, (T, B, E).
-            dinputs: receives the gradients of the input's term of the gates, of all steps (T, B, gates).
-            dhidden_gates: receives those of the state's term, of all steps (T, B, gates, …).
+            dinputs: receives the gradients of the input's contribution to the gates, at all steps (T, B, gates).
+            dhidden_gates: receives the gradients of the state's contribution, at all steps (T, B, gates, …).
         """
         tensors = (
             self.hidden,
@@ -284,7 +285,7 @@ class _FusedRnn(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         last = layer.order[-1]
         last_cell = None if layer.cell_after is None else layer.cell_after[last].clone()
-        # Detached: an output that ctx holds itself would never be freed.
+        # Detached: an output stored on ctx would never be freed.
         return layer.hidden_after.detach(), layer.hidden_after[last].clone(), last_cell
 
     @staticmethod

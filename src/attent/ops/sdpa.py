@@ -1,6 +1,6 @@
-"""PyTorch's attention on a CPU with second derivatives, which its fused kernel lacks.
+"""PyTorch's attention on a CPU, with the second derivatives that its fused kernel lacks.
 
-Plain products compute it where they are faster.
+Plain matrix products are used where they are faster.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from attent.ops.eligibility import is_known_true, is_transformed
 
 # Up to this many pairs per head, plain products compute gradients faster than PyTorch's CPU kernel.
 SHORT = 64 * 64
-# Pairs that plain products hold at a time where the kernel's gradients are wrong.
+# Pairs per tile of the plain products that replace the kernel's inaccurate gradients.
 TILE = 2**20
 # The value of torch._fused_sdp_choice for the fused CPU kernel.
 FUSED = 1
-# From this log Σ exp on, the fused kernel's gradients are not used: their relative error is up to 3e-7 of it.
+# From this log Σ exp on, the fused kernel's gradients are not used: their relative error is up to 3e-7 times it.
 LOGARITHM = 64.0
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
@@ -33,15 +33,15 @@ Variant = Literal["products", "twice_differentiable", "pytorch"]
 
 
 def choose(pairs: int, device: torch.device, *, needs_grad: bool, mask_needs_grad: bool) -> Variant:
-    """Choose plain products, PyTorch's kernel with second derivatives, or PyTorch alone.
+    """Choose between plain products, PyTorch's kernel with second derivatives, and PyTorch's function as it is.
 
-    PyTorch alone also serves transforms and compilers.
+    The last also supports transforms and compilers.
 
     Args:
         pairs: the number of pairs of a head.
-        device: that of the tensors.
+        device: the device of the tensors.
         needs_grad: whether query, key or value need gradients.
-        mask_needs_grad: whether the additive mask does.
+        mask_needs_grad: whether the additive mask needs gradients.
     """
     if not (needs_grad and torch.is_grad_enabled()) or mask_needs_grad or device.type != "cpu":
         return "pytorch"
@@ -65,10 +65,10 @@ def twice_differentiable(
         query: (B, H, Tq, D).
         key: (B, H, Tk, D).
         value: (B, H, Tk, Dv).
-        mask: added to the scores, or boolean, which pairs may attend; or None.
+        mask: an additive mask, or a boolean mask of the pairs that may attend, or None.
         causal: whether query i sees only the keys up to i.
         scale: the factor on q·k.
-        variant: what `choose` returned, if it was asked before.
+        variant: the result of `choose`, if it was already called.
     """
     needs_grad, mask_needs_grad = (
         any(part.requires_grad for part in (query, key, value)),
@@ -137,27 +137,27 @@ def fused_gradients(
     causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the fused kernel's gradients of query, key and value, or plain products' where its own are wrong.
+    """Return the fused kernel's gradients of query, key and value, or those of plain products where it is inaccurate.
 
-    The kernel recomputes weights as exp(score − log Σ exp), whose relative error is that of a float32 as large as the
-    logarithm; where a bias of −3e38 fills a row, the logarithm of how many keys there are is rounded away, and each
-    weight comes out as 1.
+    The kernel recomputes weights as exp(score − log Σ exp), whose relative error is that of a float32 the size of the
+    logarithm. If a bias of −3e38 fills a row, the logarithm of the number of keys is rounded away, and every weight
+    becomes 1.
 
     Args:
-        gradient: of the context.
+        gradient: the gradient of the context.
         query: (B, H, Tq, D).
         key: (B, H, Tk, D).
         value: (B, H, Tk, D).
         mask: added to the scores, (B|1, H|1, Tq|1, Tk|1), or None.
         context: (B, H, Tq, D), as the kernel returned it.
-        logsumexp: each row's log Σ exp, (B, H, Tq), likewise.
+        logsumexp: each row's log Σ exp, (B, H, Tq), as the kernel returned it.
         causal: whether query i sees only the keys up to i.
         scale: the factor on q·k.
     """
     is_large = logsumexp.abs() > LOGARITHM
     if not is_known_true(is_large.any, logsumexp.device):
         return _backward(gradient, query, key, value, context, logsumexp, 0.0, causal, attn_mask=mask, scale=scale)
-    # A weight of exp(score − ∞) = 0 leaves these rows to the products.
+    # exp(score − ∞) = 0 excludes these rows, which the products below compute.
     small = logsumexp.masked_fill(is_large, torch.inf)
     gradients = _backward(gradient, query, key, value, context, small, 0.0, causal, attn_mask=mask, scale=scale)
     exact, keys = torch.promote_types(query.dtype, torch.float32), key.shape[2]
@@ -179,7 +179,7 @@ def fused_gradients(
 
 
 def _tiles_of(marked: Tensor, keys: int) -> Iterator[tuple[int, slice, Tensor]]:
-    """Yield sequence, heads and rows that contain the marked rows (B, H, Tq), as many at a time as fit in a tile."""
+    """Yield the sequence, heads and rows of tiles that together contain all marked rows (B, H, Tq)."""
     width = max(TILE // (keys * marked.shape[2]), 1)
     for sequence, first in product(range(marked.shape[0]), range(0, marked.shape[1], width)):
         heads = slice(first, first + width)
@@ -188,7 +188,7 @@ def _tiles_of(marked: Tensor, keys: int) -> Iterator[tuple[int, slice, Tensor]]:
 
 
 class _Products(torch.autograd.Function):
-    """`products` of float32 or float64 inputs, in half as many steps."""
+    """`products` for float32 or float64 inputs, with half as many operations."""
 
     @staticmethod
     def forward(
@@ -220,19 +220,19 @@ class _Products(torch.autograd.Function):
 
 
 def _scaled_bmm(left: Tensor, right: Tensor, factor: float) -> Tensor:
-    """Compute the products of matrices (n, …, …) times a factor, in one pass."""
+    """Compute batched matrix products (n, …, …) times a factor, in one pass."""
     return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=factor)
 
 
 def products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """Compute attention by the formula's two products."""
+    """Compute attention with the two matrix products of the formula."""
     exact = value.to(torch.promote_types(value.dtype, torch.float32))
     scores = (query.to(exact.dtype) * scale) @ key.to(exact.dtype).mT
     return (torch.softmax(_hidden(scores, mask, causal), -1) @ exact).to(value.dtype)
 
 
 def _hidden(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Return the scores with −∞ for hidden pairs, or with the additive mask."""
+    """Return the scores with −∞ for hidden pairs, or with the additive mask added."""
     # Adding takes a tenth of the time of masked_fill.
     if causal:
         scores = scores + torch.full(scores.shape[-2:], -torch.inf, dtype=scores.dtype).triu(1)

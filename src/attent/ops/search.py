@@ -1,6 +1,6 @@
-"""Greedy and beam search by a packed Transformer, all steps in one call of the compiled library.
+"""Greedy and beam search with a packed Transformer, all steps in one call of the compiled library.
 
-`attent.search.search` is the reference: it takes the same steps one at a time and finds the same tokens with the same
+`attent.search.search` is the reference: it runs the same steps one at a time and finds the same tokens with the same
 log-probabilities.
 """
 
@@ -22,11 +22,11 @@ class PackedDecoder(NamedTuple):
     """A decoder before the first token of a batch.
 
     Args:
-        state: before the first token, each row its own source.
-        embedding: of tokens, and of every position that the search may reach.
+        state: the state before the first token, one row per source.
+        embedding: the embedding of tokens and of every position that the search can reach.
         output: the output layer's weights in panels, (V, E), and its bias.
-        vocabulary: V.
-        kind: of the output layer's weights.
+        vocabulary: the size of the vocabulary, V.
+        kind: the type of the output layer's weights.
     """
 
     state: IncrementalState
@@ -37,15 +37,15 @@ class PackedDecoder(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Limits of the translations of a batch, a row a sentence.
+    """Limits on the translations of a batch, one row per sentence.
 
     Args:
-        limits: the most tokens of each translation, (S,).
-        prefixes: the tokens that each begins with, padded, (S, P).
-        minimum_length: tokens before the end.
-        penalties: the divisor of a hypothesis' log-probability by its number of tokens, up to the largest limit and the
-            end token.
-        prompt_length: tokens of every prefix that count no log-probability.
+        limits: the maximum number of tokens of each translation, (S,).
+        prefixes: the tokens that each translation begins with, padded, (S, P).
+        minimum_length: the minimum number of tokens before the end token.
+        penalties: the divisors of a hypothesis' log-probability, indexed by its number of tokens, up to the largest
+            limit plus the end token.
+        prompt_length: the number of leading tokens of each prefix whose log-probability is not counted.
     """
 
     limits: Tensor
@@ -58,16 +58,14 @@ class Limits(NamedTuple):
 def search(
     decoder: PackedDecoder, limits: Limits, beam: int, n_best: int, special: tuple[int, int, int]
 ) -> list[list[tuple[list[int], float]]]:
-    """Return the n_best hypotheses of each sentence, tokens and log-probability, the best first.
-
-    Fewer if there are no more.
+    """Return up to n_best hypotheses of each sentence as (tokens, log-probability), best first.
 
     Args:
-        decoder: of the batch.
-        limits: of each sentence.
+        decoder: the packed decoder with the state of the batch.
+        limits: the limits of each sentence.
         beam: the number of hypotheses, K.
-        n_best: at most K.
-        special: PAD, BOS and EOS.
+        n_best: the number of hypotheses to return, at most K.
+        special: the ids of PAD, BOS and EOS.
 
     Raises:
         ArgumentError: a prefix has an id outside the vocabulary.
@@ -76,7 +74,7 @@ def search(
     prefixes = limits.prefixes
     if prefixes.numel() and not 0 <= int(prefixes.min()) <= int(prefixes.max()) < decoder.vocabulary:
         raise ArgumentError(
-            f"a prefix is of ids from 0 to {decoder.vocabulary - 1}, got {int(prefixes.min())} to {int(prefixes.max())}"
+            f"a prefix has ids from 0 to {decoder.vocabulary - 1}, got {int(prefixes.min())} to {int(prefixes.max())}"
         )
     state, (table, scale, positions, angles), output, vocabulary, kind = decoder
     sentences, steps = len(limits.limits), len(limits.penalties) - 1

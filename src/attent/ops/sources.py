@@ -1,6 +1,6 @@
-"""The digest of the C++ sources, by which a compiled library is known to be of these and no others.
+"""The digest of the C++ sources, used to check that a compiled library was built from exactly these sources.
 
-The build reads this file by itself, so it imports nothing of ours.
+The build runs this file on its own, so it imports nothing from attent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).with_name("csrc")
 
 
 def digest(folder: Path = FOLDER) -> str:
-    """Return the digest of all C++ in a folder, names and contents: 64 hexadecimal digits."""
+    """Return the digest of the names and contents of all C++ files in a folder: 64 hexadecimal digits."""
     whole = hashlib.sha256()
     for file in sorted([*folder.glob("*.cpp"), *folder.glob("*.h")]):
         content = file.read_bytes()

@@ -1,8 +1,8 @@
-"""A Transformer's encoder, and a decoding step, each in one call of the compiled library.
+"""A Transformer's encoder and decoding step, each in one call of the compiled library.
 
-Every row goes through all layers by itself and without padding, so that its numbers do not depend on the rest of the
-batch. Keys and values stay where they are written: a search that reorders its hypotheses moves row indices only.
-`attent.models.transformer_packing` reads modules into these operands; the modules are the reference.
+Every row passes through all layers separately and without padding, so that its numbers do not depend on the rest of the
+batch. Keys and values are never moved: a search that reorders its hypotheses only changes row indices.
+`attent.models.transformer_packing` converts modules into these operands; the modules are the reference.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from torch import Tensor
 from attent.ops import native, packed_linear
 from attent.ops.eligibility import can_run_native
 
-# Positions by which a buffer grows; on a CPU memory that is not written yet costs nothing.
+# Positions by which a buffer grows; on a CPU, memory that has not been written to costs nothing.
 BUFFER_BLOCK = 32
 
 S = TypeVar("S")
 
 
 class PackedStack(NamedTuple):
-    """The weights of a stack of layers, end to end, and its sizes.
+    """The concatenated weights of a stack of layers, and its sizes.
 
     Args:
-        weights: bytes, in the order in which the library reads them, at the end every layer's key and value projections
-            of the memory.
+        weights: bytes in the order in which the library reads them; every layer's key and value projections of the
+            memory come last.
         sizes: E, H, G, D, the feed-forward width, the number of layers, whether a norm ends the stack, the index of the
-            activation, the kind of the weights (`packed_linear.native_kind`).
-        numbers: the factor on q·k, and the layer norm's epsilon.
+            activation, the type of the weights (`packed_linear.native_kind`).
+        numbers: the factor on q·k, and the epsilon of layer normalization.
     """
 
     weights: Tensor
@@ -60,14 +60,14 @@ class KVBuffer:
 
     Args:
         tensor: the buffer.
-        length: positions written. A state with fewer positions that takes a step writes into a copy.
+        length: the number of positions written. A step from a state with fewer positions writes into a copy.
     """
 
     def __init__(self, tensor: Tensor, length: int = 0) -> None:
         self.tensor, self.length = tensor, length
 
     def reserve(self, length: int, rows: int) -> KVBuffer:
-        """Return a buffer in which this many rows can write position `length`: this one, or a larger copy."""
+        """Return a buffer with room for this many rows at position `length`: this one, or a larger copy."""
         layers, capacity, row_capacity, width = self.tensor.shape
         if length == self.length and length < capacity and rows <= row_capacity:
             self.length += 1
@@ -83,9 +83,9 @@ class IncrementalState:
     """Immutable decoder state. `select` permutes row indices only; cached keys and values are never copied.
 
     Args:
-        length: tokens read, BOS included.
-        buffer: their keys and values.
-        rows: the buffer's row of each of them, (B, length).
+        length: the number of tokens read, including BOS.
+        buffer: the keys and values of these tokens.
+        rows: the buffer's row for each token, (B, length).
         memory: every layer's keys and values of the memory, (L, S, Tk, 2·G·D).
         memory_rows: the index in S of each row's memory, (B, 1).
         lengths: the number of real source tokens, (B,).
@@ -106,7 +106,7 @@ class IncrementalState:
         return replace(self, **dict(zip(("rows", "memory_rows", "lengths"), indices, strict=True)))
 
     def reorder(self, rows: Tensor) -> IncrementalState:
-        """Return these rows' pasts, as `select` does, where every row keeps its source."""
+        """Return the history of these rows like `select`, while every row keeps its own source."""
         return replace(self, rows=self.rows.index_select(0, rows))
 
     def extend(self, batch: int) -> IncrementalState:
@@ -122,16 +122,16 @@ def encode(
     lengths: Tensor,
     reference: Callable[[], Tensor],
 ) -> Tensor:
-    """Return the features (B, T, E) of right-padded tokens (B, T) of which lengths (B,) are real.
+    """Return the features (B, T, E) of right-padded tokens (B, T), given the numbers of real tokens, lengths (B,).
 
-    The library's are zero at padding.
+    The library returns zeros at padding.
 
     Args:
-        weight: one of the encoder's; the library takes float32 on a CPU, in inference mode.
-        operands: packs the encoder and the embedding, if the library computes.
+        weight: a weight of the encoder; the library needs float32 on a CPU, in inference mode.
+        operands: packs the encoder and the embedding, if the library is used.
         token_ids: the tokens.
         lengths: the number of real tokens.
-        reference: computes the same by modules.
+        reference: computes the same with modules.
     """
     if not token_ids.numel() or not can_run_native(weight, in_inference=True):
         return reference()
@@ -149,11 +149,11 @@ def start(
     """Return the decoder's state before the first token.
 
     Args:
-        weight: one of the decoder's; the library takes float32 on a CPU, in inference mode.
-        pack: packs the decoder, if the library computes.
+        weight: a weight of the decoder; the library needs float32 on a CPU, in inference mode.
+        pack: packs the decoder, if the library is used.
         memory: the encoder's features, (B, Tk, E).
         lengths: the number of real positions of the memory, (B,). The library expects every query to see a key.
-        reference: starts the modules.
+        reference: returns the state of the modules instead.
     """
     if not memory.numel() or not can_run_native(weight, memory, in_inference=True) or not bool(lengths.min() > 0):
         return reference()
@@ -172,10 +172,10 @@ def start_without_memory(
     """Return the state before the first token of a decoder that attends to no source.
 
     Args:
-        weight: one of the decoder's; the library takes float32 on a CPU, in inference mode.
-        pack: packs the decoder, if the library computes.
+        weight: a weight of the decoder; the library needs float32 on a CPU, in inference mode.
+        pack: packs the decoder, if the library is used.
         rows: the number of texts.
-        reference: starts the modules.
+        reference: returns the state of the modules instead.
     """
     if not rows or not can_run_native(weight, in_inference=True):
         return reference()
@@ -204,7 +204,7 @@ def decode_step(
 ) -> tuple[Tensor, IncrementalState]:
     """Return the features (B, E) of one more token (B,), and the state that includes it.
 
-    The embedding is of its position.
+    The embedding must be that of the token's position.
     """
     batch, stack, memory, (table, scale, positions, angles) = len(token_ids), state.stack, state.memory, embedding
     state = state.extend(batch)

@@ -58,7 +58,7 @@ def test_an_old_torch_is_broken_and_all_else_is_said() -> None:
     done = doctor(old, ATTENT_DATA="/nowhere")
     assert done.returncode == 2
     assert [line.split()[0] for line in done.stdout.splitlines()] == [*TITLES[:4], "data"]
-    assert done.stdout.splitlines()[-1].endswith("/nowhere (ATTENT_DATA), which is no folder")
+    assert done.stdout.splitlines()[-1].endswith("/nowhere (ATTENT_DATA), which is not a folder")
     says = "attent needs torch 2.11 or newer, got 2.4.0: pip install --upgrade 'torch>=2.11'"
     assert done.stderr == f"broken: attent cannot compute here: {says}\n"
 

@@ -1,7 +1,8 @@
-"""Scores of tanh form and their gradients in plain PyTorch, a few rows at a time, on any device.
+"""Tanh scores and their gradients in plain PyTorch, a few rows at a time, on any device.
 
-With e^2q' and e^2k' computed once a token, y = (1 + e^2(q' + k')) / 2 is one multiply-add for each feature of a pair
-and tanh(q' + k') = 1 − 1 / y; docs/design.md says why that is safe up to |q'|, |k'| ≤ 20. Beyond, tanh itself serves.
+With e^2q' and e^2k' computed once per token, y = (1 + e^2(q' + k')) / 2 is one multiply-add for each feature of a pair
+and tanh(q' + k') = 1 − 1 / y; docs/design.md explains why that is safe for |q'|, |k'| ≤ 20. Beyond that, tanh itself
+is used.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from torch import Tensor
 from attent.ops.autograd import checkpointed
 from attent.ops.eligibility import is_known_true
 
-# Features of pairs that are held at a time: 1 MiB of float32, which one core's cache holds.
+# Features of pairs held at a time: 1 MiB of float32, which fits into one core's cache.
 CHUNK = 2**18
-# Up to here the products of exponentials stay far from overflow.
+# Up to this bound, products of exponentials stay far from overflow.
 WIDE = 20.0
 
 
 def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
-    """v·tanh(q' + k') of queries (B, H, Tq, D), keys (B, H, Tk, D) and v (H|1, D): (B, H, Tq, Tk)."""
+    """Return v·tanh(q' + k') of queries (B, H, Tq, D), keys (B, H, Tk, D) and v (H|1, D): (B, H, Tq, Tk)."""
     result = query.new_empty(*query.shape[:-1], key.shape[-2])
     total = v.sum(-1)[:, None, None]
     for rows, rest in _rests(query, key):
@@ -30,7 +31,7 @@ def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
 
 def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q', k' and v, in their shapes, given that of the scores (B, H, Tq, Tk)."""
+    """Return the gradients of q', k' and v, in their shapes, given that of the scores (B, H, Tq, Tk)."""
     dq, dk, dv = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(v)
     for rows, rest in _rests(query, key):
         dscores = gradient[:, :, rows, None]  # (B, H, rows, 1, Tk)
@@ -45,9 +46,9 @@ def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[
 
 
 def _rests(query: Tensor, key: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Iterate over runs of rows, with 1 − tanh(q' + k'), (B, H, rows, Tk, D).
+    """Yield slices of rows with their 1 − tanh(q' + k'), (B, H, rows, Tk, D).
 
-    The buffer is reused: consume it before the next.
+    The buffer is reused: consume each result before requesting the next.
     """
     step = rows_at_once(key)
     narrow = query.numel() and key.numel()
@@ -76,5 +77,5 @@ def plain_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
 
 def rows_at_once(key: Tensor) -> int:
-    """Return the number of rows whose features with every key are held at a time."""
+    """Return the number of rows to process at a time, given that every row is combined with all keys."""
     return max(CHUNK // max(key.numel(), 1), 1)

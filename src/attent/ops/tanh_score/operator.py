@@ -1,6 +1,6 @@
-"""Scores v·tanh(q' + k') as PyTorch operators: differentiable any number of times, and opaque to its compiler.
+"""Scores v·tanh(q' + k') as PyTorch operators: differentiable any number of times, and opaque to torch.compile.
 
-`attent::tanh_scores` and `attent::tanh_gradients` take the fastest version for the device: the compiled library on a
+`attent::tanh_scores` and `attent::tanh_gradients` use the fastest version for the device: the compiled library on a
 CPU, Triton on a GPU, else plain PyTorch, a few rows at a time.
 """
 
@@ -17,13 +17,13 @@ from attent.ops.autograd import double_backward
 from attent.ops.eligibility import can_run_triton, needs_plain_torch
 from attent.ops.tanh_score import eager
 
-# Each thread of the library takes a run of features. With fewer runs than TASKS, rows are cut into slabs, each with its
-# own sums of the keys' gradients; the shapes alone decide, so that the sums do not depend on the number of threads.
+# Each thread of the library processes a run of features. With fewer runs than TASKS, rows are split into slabs, each
+# with its own sums of the keys' gradients; only the shapes decide, so the sums do not depend on the number of threads.
 FEATURES, TASKS, SLAB_ROWS = 16, 8, 64
 
 
 def _version(tensor: Tensor) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor, Tensor]]]:
-    """Return the fastest scores and gradients for tensors such as this one."""
+    """Return the fastest functions for scores and gradients, given a tensor's device and dtype."""
     if can_run_triton(tensor.device, tensor.dtype):
         from attent.ops.tanh_score.triton import tiles
 
@@ -34,7 +34,7 @@ def _version(tensor: Tensor) -> tuple[Callable[..., Tensor], Callable[..., tuple
 
 
 def native_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
-    """Return v·tanh(q' + k') of every pair by the compiled library; float32, shapes as in `tanh_scores`.
+    """Return v·tanh(q' + k') of every pair, computed by the compiled library; float32, shapes as in `tanh_scores`.
 
     Raises:
         MemoryError: the library ran out of memory.
@@ -48,7 +48,7 @@ def native_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
 
 def native_gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of q', k' and v by the compiled library, given that of the scores (B, H, Tq, Tk).
+    """Return the gradients of q', k' and v from that of the scores (B, H, Tq, Tk), computed by the compiled library.
 
     Raises:
         MemoryError: the library ran out of memory.
@@ -72,7 +72,7 @@ def native_gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) ->
 
 @torch.library.custom_op("attent::tanh_scores", mutates_args=())
 def tanh_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
-    """v·tanh(q' + k') of queries (B, H, Tq, D), keys (B, H, Tk, D) and v (H|1, D): (B, H, Tq, Tk)."""
+    """Return v·tanh(q' + k') of queries (B, H, Tq, D), keys (B, H, Tk, D) and v (H|1, D): (B, H, Tq, Tk)."""
     return _version(query)[0](query, key, v)
 
 
@@ -83,7 +83,7 @@ def _(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
 @torch.library.custom_op("attent::tanh_gradients", mutates_args=())
 def tanh_gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q', k' and v, given that of the scores."""
+    """Return the gradients of q', k' and v, given that of the scores."""
     return _version(query)[1](query, key, v, gradient)
 
 

@@ -1,10 +1,10 @@
-"""Attention of tanh form in one kernel, softmax (v·tanh(q' + k')) V, and what its backward recomputes.
+"""Attention with tanh scores, softmax (v·tanh(q' + k')) V, in one kernel, and its backward.
 
-It works on some rows at a time. The forward is that of Dao et al. 2022, "FlashAttention", algorithm 1
-(arXiv:2205.14135), with another score: it keeps the logarithm of each row's sum of exponentials. The backward differs
-from theirs: a score costs as many reciprocals as it has features, beside which writing a weight down costs nothing, so
-the weights and the gradients of the scores of a slab of rows are computed once, held, and read for the queries, the
-keys and the values in turn. No sum is shared by two programs, so that runs are alike.
+The rows are processed in blocks. The forward is algorithm 1 of Dao et al. 2022, "FlashAttention" (arXiv:2205.14135),
+with a different score: it stores the logarithm of each row's sum of exponentials. The backward differs from theirs: a
+score takes as many reciprocals as it has features, which costs far more than storing a weight. The weights and score
+gradients of a slab of rows are therefore computed once, stored, and read for the queries, the keys and the values in
+turn. Every sum is computed by a single program, so that results are reproducible.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from attent.ops.tanh_score.triton.tiles import (
     spans,
 )
 
-# Pairs whose weights are held at a time in the backward, over all sequences and heads: 128 MiB, and as much for their
-# gradients.
+# Pairs whose weights are held at a time in the backward, over all sequences and heads: 128 MiB, and as much again for
+# their gradients.
 SLAB = 2**25
 # Rows and keys of a tile; the widest values that one program holds.
 BLOCK, WIDEST = 64, 128
@@ -37,7 +37,7 @@ BLOCK, WIDEST = 64, 128
 def forward(
     query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The contexts and each row's log-sum-exp.
+    """Compute the contexts and each row's log-sum-exp.
 
     Args:
         query: q', (B, H, Tq, D).
@@ -45,10 +45,11 @@ def forward(
         v: (H|1, D).
         value: (B, H, Tk, Dv).
         key_begin: the first key that each query sees, int32 (B, H, Tq), from 0; at least Tk for a query that sees none.
-        key_end: one past the last, at most Tk; 0 for a query that sees none.
+        key_end: one past the last key that each query sees, at most Tk; 0 for a query that sees none.
 
     Returns:
-        (B, H, Tq, Dv) of value's type, zeros where a query sees nothing; float32 (B, H, Tq), −∞ there.
+        The contexts (B, H, Tq, Dv) in the dtype of `value`, and the log-sum-exps, float32 (B, H, Tq); zeros and −∞ for
+        a query that sees no key.
     """
     batch, heads, queries, width = query.shape
     keys, values = value.shape[2:]
@@ -59,7 +60,7 @@ def forward(
     q, k = kernel_operand(query, 0.5), kernel_operand(key, 1.0)
     key_begin, key_end = key_begin.contiguous(), key_end.contiguous()
     block, across = power_of_two(queries, 16, BLOCK), power_of_two(values, 16, WIDEST)
-    # more of float32 do not fit a program's registers
+    # more float32 columns do not fit into a program's registers
     columns = BLOCK // 2 if value.dtype == torch.float32 else BLOCK
     grid = (batch * heads * triton.cdiv(queries, block), max(triton.cdiv(values, across), 1))
     _forward[grid](
@@ -75,9 +76,9 @@ def backward(
     query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor,
     context: Tensor, sums: Tensor, gradient: Tensor, of_sums: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """The gradients of q', k', v and the values, given those of the contexts and of their log-sum-exps.
+    """Compute the gradients of q', k', v and the values, given those of the contexts and of the log-sum-exps.
 
-    The rest as in `forward`.
+    The other arguments are those of `forward`, and its results.
     """
     batch, heads, queries, _ = query.shape
     keys, values = value.shape[2:]
@@ -127,9 +128,9 @@ def backward(
 
 
 def _precision() -> str:
-    """Return how tensor cores multiply float32: in three parts, or in one where PyTorch may.
+    """Return the precision of float32 products on tensor cores: three TF32 products, or one if PyTorch allows TF32.
 
-    "ieee" without such cores.
+    "ieee" on devices without such cores.
     """
     if not ASSEMBLY:
         return "ieee"
@@ -138,9 +139,9 @@ def _precision() -> str:
 
 @triton.jit
 def product(a, b, PRECISION: tl.constexpr):
-    """A @ b, summed in float32."""
+    """Return a @ b, summed in float32."""
     if PRECISION == "ieee":
-        # the interpreter has no products of bfloat16
+        # the interpreter does not support bfloat16 products
         return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision="ieee")
     else:  # noqa: RET505
         return tl.dot(a, b, input_precision=PRECISION)
@@ -176,7 +177,7 @@ def _forward(
         is_visible = (columns[None, :] >= begin[:, None]) & (columns[None, :] < end[:, None])
         scores = tl.where(is_visible, scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
-        # A row without a visible key so far.
+        # No visible key in this row so far.
         above = tl.where(higher == float("-inf"), 0.0, higher)
         weights, shrunk = tl.exp(scores - above[:, None]), tl.exp(highest - above)
         total = total * shrunk + tl.sum(weights, 1)

@@ -1,6 +1,6 @@
-"""softmax (v·tanh(q' + k')) V as an operator of PyTorch's, where every query sees the keys between two.
+"""softmax (v·tanh(q' + k')) V as a PyTorch operator, for queries that each see one range of keys.
 
-By the kernels of `attention`. Triton is imported when the operator first runs.
+It uses the kernels in `attention`. Triton is imported when the operator first runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from attent.ops.tanh_score.eager import plain_scores
 def tanh_attention(
     query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The contexts (B, H, Tq, Dv) and each row's log-sum-exp (B, H, Tq), −∞ where a query sees nothing.
+    """Return the contexts (B, H, Tq, Dv) and each row's log-sum-exp (B, H, Tq), −∞ for a query that sees no key.
 
     See `attention.forward`.
     """
@@ -41,7 +41,7 @@ def tanh_attention_gradients(
     query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor,
     context: Tensor, sums: Tensor, gradient: Tensor, of_sums: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """The gradients of q', k', v and the values, given those of the contexts and of the log-sum-exps."""
+    """Return the gradients of q', k', v and the values, given those of the contexts and of the log-sum-exps."""
     from attent.ops.tanh_score.triton import attention
 
     return attention.backward(query, key, v, value, key_begin, key_end, context, sums, gradient, of_sums)
@@ -75,9 +75,9 @@ def _keep_for_second(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
 
 
 def _second_backward(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Compute in plain PyTorch, which holds the whole table of scores.
+    """Compute the second derivatives in plain PyTorch, which holds the whole table of scores.
 
-    The contexts depend on the other inputs, so they get no gradient.
+    The contexts are a function of the other inputs, so they get no gradient of their own.
     """
     key_begin, end = ctx.saved_tensors[4:6]
 

@@ -1,10 +1,10 @@
-"""Scores of tanh form and their gradients on a GPU, and the parts that every kernel of tanh forms shares.
+"""Tanh scores and their gradients on a GPU, and the functions shared by all kernels for tanh scores.
 
-With A = e^2q' / 2 and B = e^2k', y = AB + 1/2 is (1 + e^2(q' + k')) / 2, and tanh(q' + k') = 1 − 1 / y. A GPU takes
-eight times as long for a reciprocal as for a multiply-add, so two of them share one: 1 / y₀ = y₁ · 1 / (y₀ y₁)
-(Montgomery 1987, §10.3.1). Its own tanh would take as long as a reciprocal, and has 11 bits.
+With A = e^2q' / 2 and B = e^2k', y = AB + 1/2 is (1 + e^2(q' + k')) / 2, and tanh(q' + k') = 1 − 1 / y. On a GPU a
+reciprocal takes eight times as long as a multiply-add, so two features share one: 1 / y₀ = y₁ · 1 / (y₀ y₁)
+(Montgomery 1987, §10.3.1). The GPU's own tanh takes as long as a reciprocal and is accurate to only 11 bits.
 
-Each sum is one program's, in a fixed order.
+Every sum is computed by a single program, in a fixed order.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Up to here the product of two y stays finite; a tile with a wider number takes the exponential of every sum instead.
+# Up to this bound the product of two y is finite; a tile with a larger number computes the exponential of every sum.
 WIDE = 10.0
-# Multiply-adds are one instruction, whatever Triton's default.
+# Fuse multiply-adds into one instruction, independent of Triton's default.
 OPTIONS = {"enable_fp_fusion": True}
-# Rows and keys of a tile; tokens of the gradients' inner loops between two checks of range and mask.
+# Rows and keys per tile; tokens per step of the gradients' inner loops, between checks of range and mask.
 BLOCK, RUN = 64, 32
 
 
@@ -43,18 +43,18 @@ def kernel_operand(features: Tensor, factor: float) -> KernelOperand:
 
 
 def directions(v: Tensor, heads: int) -> Tensor:
-    """v (H|1, D) for every head, in float32, D rounded up to even."""
+    """Return v (H|1, D) for every head, in float32, with D rounded up to an even number."""
     return torch.nn.functional.pad(v.detach().float(), (0, v.shape[1] % 2)).expand(heads, -1).contiguous()
 
 
 def power_of_two(size: int, minimum: int, maximum: int) -> int:
-    """The block for an axis of this size."""
+    """Return the block size for an axis: a power of two within the bounds."""
     return max(min(triton.next_power_of_2(size), maximum), minimum)
 
 
 @triton.jit
 def inverse(y, ASSEMBLY: tl.constexpr):
-    """1 / y, y at least 1/4, to about one unit in the last place."""
+    """Return 1 / y for y ≥ 1/4, accurate to about one unit in the last place."""
     if ASSEMBLY:
         return tl.inline_asm_elementwise(
             "rcp.approx.ftz.f32 $0, $1;", "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1
@@ -63,13 +63,13 @@ def inverse(y, ASSEMBLY: tl.constexpr):
         return 1.0 / y
 
 
-# Triton's interpreter knows no assembly, and another maker's GPU not this one.
+# Triton's interpreter does not support inline assembly, and AMD GPUs not this instruction.
 ASSEMBLY = isinstance(inverse, triton.JITFunction) and torch.version.hip is None
 
 
 @triton.jit
 def level_of_sum(a, b):
-    """Y = (1 + e^2(a + b)) / 2 where the product of powers might overflow; NaN stays NaN."""
+    """Return y = (1 + e^2(a + b)) / 2, computed from the sum because powers could overflow; NaN stays NaN."""
     x = 2.0 * (a + b)
     x = tl.where(x > 80.0, 80.0, x)
     x = tl.where(x < -80.0, -80.0, x)
@@ -78,7 +78,7 @@ def level_of_sum(a, b):
 
 @triton.jit
 def block_of(count, BLOCK: tl.constexpr):
-    """Return the program's sequence and head, in 64 bits, and its block of their `count` tokens: the first, and all."""
+    """Return the program's 64-bit index of sequence and head, and its block of `count` tokens: the first, and all."""
     blocks = tl.cdiv(count, BLOCK)
     pair = (tl.program_id(0) // blocks).to(tl.int64)
     lowest = tl.program_id(0) % blocks * BLOCK
@@ -105,7 +105,7 @@ def score_tile(
     query_powers, key_powers, query, key, v, rows, columns, queries, keys, width, safe,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
-    """v·tanh(q' + k') of some rows and columns of one sequence and head, whose beginning the pointers mark."""
+    """Return v·tanh(q' + k') for rows and columns of one sequence and head, to whose start the pointers refer."""
     scores = tl.zeros((ROWS, COLUMNS), tl.float32)
     row_mask, column_mask = rows < queries, columns < keys
     if safe:
@@ -127,7 +127,7 @@ def score_tile(
 
 
 def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
-    """v·tanh(q' + k') of queries (B, H, Tq, D), keys (B, H, Tk, D) and v (H|1, D): (B, H, Tq, Tk)."""
+    """Return v·tanh(q' + k') of queries (B, H, Tq, D), keys (B, H, Tk, D) and v (H|1, D): (B, H, Tq, Tk)."""
     batch, heads, queries, width = query.shape
     keys = key.shape[2]
     scores = query.new_empty(batch, heads, queries, keys)
@@ -143,7 +143,7 @@ def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
 
 def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q', k' and v, in their shapes and types, given that of the scores (B, H, Tq, Tk)."""
+    """Return the gradients of q', k' and v, in their shapes and dtypes, given that of the scores (B, H, Tq, Tk)."""
     if not gradient.numel():
         return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(v)
     batch, heads, queries, _ = query.shape
@@ -160,7 +160,7 @@ def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[
 
 
 def of_directions(shares: Tensor, v: Tensor, batch: int) -> Tensor:
-    """The gradient of v (H|1, D) from the shares (n, blocks of rows, D) that its rows have in it."""
+    """Return the gradient of v (H|1, D), summed over the contributions (n, blocks of rows, D) of all rows."""
     whole = shares.reshape(batch, -1, *shares.shape[1:]).sum((0, 2))  # (H, D)
     return (whole if v.shape[0] == whole.shape[0] else whole.sum(0, keepdim=True)).to(v.dtype)
 
@@ -168,15 +168,15 @@ def of_directions(shares: Tensor, v: Tensor, batch: int) -> Tensor:
 def for_rows(
     q: KernelOperand, k: KernelOperand, v: Tensor, gradient: Tensor, key_begin: Tensor, key_end: Tensor, start: int
 ) -> tuple[Tensor, Tensor]:
-    """The gradient of a slab of queries, and its shares in that of v.
+    """Return the gradient of a slab of queries, and the slab's contributions to that of v.
 
     Args:
         q: the queries.
         k: the keys.
         v: (H, D).
-        gradient: of the slab's scores, (n, rows, Tk); hidden pairs are not read.
+        gradient: the gradient of the slab's scores, (n, rows, Tk); hidden pairs are not read.
         key_begin: the first key that each query sees, int32 (B, H, Tq).
-        key_end: one past the last.
+        key_end: one past the last key that each query sees.
         start: the slab's first row.
 
     Returns:
@@ -204,9 +204,9 @@ def for_keys(
     start: int,
     dk: Tensor,
 ) -> None:
-    """Add to the gradient of the keys, (n, Tk, D), what a slab of queries gives.
+    """Add the contribution of a slab of queries to the gradient of the keys, `dk` (n, Tk, D).
 
-    The arguments are those of `for_rows`.
+    The other arguments are those of `for_rows`.
     """
     (pairs, queries, width), keys, rows = q.plain.shape, k.plain.shape[1], gradient.shape[1]
     across, blocks = power_of_two(width, 16, BLOCK), triton.cdiv(keys, BLOCK)
@@ -247,7 +247,7 @@ def _for_rows(
     pair, _, local = block_of(count, ROWS)
     features = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     row_mask, feature_mask = local < count, features < width
-    # A slab ends where it is full, even if more rows follow.
+    # Ignore rows beyond the end of the slab.
     rows = tl.where(row_mask, start + local, queries)
     begin, end = spans(key_begin, key_end, pair, rows, queries, keys)
     inside = row_mask[:, None] & feature_mask[None, :]
