@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-# MADV_PAGEOUT of Linux's <linux/mman.h>: release pages; their content is read again when it is needed.
+# MADV_PAGEOUT of Linux's <linux/mman.h>: releases pages, whose content is read again when it is needed.
 PAGE_OUT = 21
 
 

@@ -1,4 +1,4 @@
-"""Views of attention, from maps and labels alone: terminal, pictures, pages, walks."""
+"""Views of attention, built only from maps and labels: terminal, pictures, pages, walks."""
 
 from __future__ import annotations
 

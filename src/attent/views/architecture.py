@@ -1,6 +1,6 @@
-"""A model's architecture: its parts as boxes in the order in which data flows through them, and an SVG of them.
+"""A model's architecture: its parts as boxes in the order of the data flow, and an SVG drawing of them.
 
-Columns of boxes go from the input at the bottom to the output at the top, as papers draw them.
+Columns of boxes run from the input at the bottom to the output at the top, as in papers.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from attent.layers.residual import Residual
 from attent.views.labels import cut
 
 BlockKind = Literal["embedding", "attention", "norm", "feed_forward", "recurrent", "output"]
-# Sides of a model by the name of their module, with the tokens that they read.
+# Sides of a model by module name, with the tokens that they read.
 SIDES = {"encoder": "source", "decoder": "target"}
 
-# Pixels of a box, between boxes, and around a column, where residual connections and the number of layers stand.
+# Sizes in pixels: of a box, between boxes, and around a column, where residual connections and layer counts are drawn.
 BOX_WIDTH, BOX_HEIGHT, GAP, PADDING, MARGIN = 300, 44, 20, 34, 24
 COLUMN_WIDTH = BOX_WIDTH + 2 * PADDING
 BETWEEN, HEADER, FOOTER = 56, 64, 44
-# Pixels of a letter of the title.
+# Width of a letter of the title, in pixels.
 LETTER = 11
 STYLE = """
 svg{color-scheme:light dark;font-family:system-ui,sans-serif}
@@ -49,12 +49,12 @@ class Box:
     """A part of a model.
 
     Args:
-        title: of the part.
-        detail: its sizes.
-        kind: decides the color.
-        parameters: the number of those that no earlier box has.
-        is_shared: whether it has parameters, all of them those of earlier boxes.
-        skip: the number of boxes below it over which a residual connection leads into it.
+        title: the name of the part.
+        detail: the sizes of the part.
+        kind: the kind of block, which decides the color.
+        parameters: the number of parameters not counted in earlier boxes.
+        is_shared: whether it has parameters, all shared with earlier boxes.
+        skip: the number of boxes below that a residual connection into this box bypasses.
         reads_memory: whether it attends to the encoder's output.
     """
 
@@ -69,20 +69,20 @@ class Box:
 
 @dataclass(frozen=True)
 class Group:
-    """Boxes that follow each other, so many times."""
+    """A sequence of boxes that is repeated a number of times."""
 
     boxes: tuple[Box, ...]
     times: int = 1
 
     @property
     def has_frame(self) -> bool:
-        """True if a frame shows what is repeated, for each layer or for each step."""
+        """True if a frame marks the boxes as repeated, for each layer or for each step."""
         return self.times > 1 or (len(self.boxes) > 1 and any(box.kind == "recurrent" for box in self.boxes))
 
 
 @dataclass(frozen=True)
 class ModelColumn:
-    """A side of a model, from its input to its output."""
+    """One side of a model, from its input to its output."""
 
     reads: str
     groups: tuple[Group, ...]
@@ -90,7 +90,7 @@ class ModelColumn:
 
 
 class ParameterCounter:
-    """Builds boxes, and counts each parameter in the first box that has it."""
+    """Builds boxes, counting each parameter in the first box that contains it."""
 
     def __init__(self) -> None:
         self._ids: set[int] = set()
@@ -98,14 +98,14 @@ class ParameterCounter:
     def box(
         self, title: str, detail: str, kind: BlockKind, *modules: nn.Module, skip: int = 0, reads_memory: bool = False
     ) -> Box:
-        """Return the box of modules."""
+        """Return a box for one or more modules."""
         parameters = {id(parameter): parameter.numel() for module in modules for parameter in module.parameters()}
         count = sum(parameters[key] for key in parameters.keys() - self._ids)
         self.mark(*modules)
         return Box(title, detail, kind, count, bool(parameters) and not count, skip, reads_memory)
 
     def mark(self, *modules: nn.Module) -> None:
-        """Count these parameters no more."""
+        """Exclude the parameters of these modules from further counts."""
         self._ids.update(id(parameter) for module in modules for parameter in module.parameters())
 
 
@@ -113,7 +113,7 @@ def columns(model: Any) -> list[ModelColumn]:
     """Return a model's columns: encoder and decoder, or the only one.
 
     Args:
-        model: with an `encoder`, a `decoder` or both, embeddings and `to_logits`, as `attent.models` builds them.
+        model: a model of `attent.models`, with an `encoder`, a `decoder` or both, embeddings and `to_logits`.
     """
     counter = ParameterCounter()
     sides = [name for name in SIDES if hasattr(model, name)]
@@ -154,9 +154,9 @@ def _embedding(model: Any, side: str, counter: ParameterCounter) -> Iterator[Box
 
 
 def _stack(stack: Any, side: str, counter: ParameterCounter) -> Iterator[Group]:
-    """Return the groups of a stack.
+    """Return the groups of a stack: its layers and its final norm, or the parts of a recurrent side.
 
-    Its layers, alike but for their numbers, and its final norm; or the parts of a recurrent side.
+    All layers of a stack have the same structure.
     """
     layers = list(getattr(stack, "layers", ()))
     if layers and hasattr(layers[0], "sub_layers"):
@@ -169,7 +169,7 @@ def _stack(stack: Any, side: str, counter: ParameterCounter) -> Iterator[Group]:
 
 
 def _layer(sub_layers: Sequence[tuple[nn.Module, Residual]], side: str, counter: ParameterCounter) -> Iterator[Box]:
-    """Return the boxes of a layer; of a decoder's attentions the first is causal, and a second one reads the memory."""
+    """Return the boxes of a layer; a decoder's first attention is causal, and its second one reads the memory."""
     attentions = [module for module, _ in sub_layers if isinstance(module, MultiHeadAttention)]
     for module, around in sub_layers:
         norm = f"{around.norm.normalized_shape[0]:,}"
@@ -246,15 +246,15 @@ def _words(part: object) -> str:
 
 
 def architecture(model: nn.Module, path: Path | str, title: str = "") -> None:
-    """Draw a model's architecture into an SVG file, which follows the reader's light or dark theme.
+    """Draw a model's architecture as an SVG file, which follows the reader's light or dark theme.
 
     Args:
-        model: of `attent.models`.
-        path: the file, which ends in .svg.
-        title: the name of the model; its class unless given.
+        model: a model of `attent.models`.
+        path: the file to write, ending in .svg.
+        title: the name of the model; its class by default.
 
     Raises:
-        ArgumentError: the file has another ending, or cannot be written.
+        ArgumentError: the file does not end in .svg, or cannot be written.
     """
     check_svg(path)
     parameters = {id(parameter): parameter.numel() for parameter in model.parameters()}
@@ -276,7 +276,7 @@ def check_svg(path: Path | str) -> None:
 
 
 def svg(sides: Sequence[ModelColumn], title: str, subtitle: str) -> str:
-    """Return the drawing of columns."""
+    """Return an SVG drawing of columns."""
     heights = [sum(_group_height(group) for group in side.groups) + GAP * (len(side.groups) + 1) for side in sides]
     height = HEADER + max(heights) + 2 * FOOTER
     width = 2 * MARGIN + len(sides) * COLUMN_WIDTH + (len(sides) - 1) * BETWEEN

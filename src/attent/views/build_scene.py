@@ -1,4 +1,4 @@
-"""From the maps of a model to a scene: layers of one kind become a group, and their rows and columns get labels."""
+"""Build a scene from a model's maps: layers of the same kind form a group, with labels for rows and columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AttentionKind = Literal["cross", "encoder", "self", "decoder"]
 About = Literal["produced", "read"]
 Weights = AttentionMap | Tensor
 Map = TypeVar("Map")
-# In the order of groups.
+# In the order in which groups are shown.
 TITLES: dict[AttentionKind, str] = {
     "cross": "cross-attention",
     "encoder": "encoder self-attention",
@@ -36,13 +36,13 @@ TEXT_IDS: dict[AttentionKind, tuple[str, str]] = {
 # Names of cross-attention modules in attent, in Hugging Face's models and in PyTorch's.
 CROSS = re.compile(r"cross|enc(oder)?_?(dec(oder)?)?_?att|encdec|decoder\..*multihead_attn|src_attn")
 CLS = "CLS"
-# The names that watch() gives to the second call of a module, and to those after it.
+# The names that watch() gives to the second and later calls of a module.
 LATER_CALL = re.compile(r"^(.*)#\d+$")
 
 
 def kinds(paths: Sequence[str]) -> list[AttentionKind]:
-    """Return the kind of attention of each module of a model, judged from all their paths together."""
-    # only the last names, or every module of "encoder_attention.layers.0" would count as cross-attention
+    """Return the kind of attention of each module, inferred from the paths of all modules of the model."""
+    # only the last names count; otherwise every module of "encoder_attention.layers.0" would be cross-attention
     is_cross = [
         bool(CROSS.search(".".join(path.lower().split(".")[-2:]) if "multihead" not in path else path.lower()))
         for path in paths
@@ -57,13 +57,13 @@ def kinds(paths: Sequence[str]) -> list[AttentionKind]:
 
 
 class SceneLabels:
-    """The texts of a scene, created while groups ask for them.
+    """The texts of a scene, created as groups request them.
 
     Args:
-        tokens: labels of the text that is read; numbers unless given.
+        tokens: labels of the text that is read; numbers by default.
         targets: labels of the text that a decoder reads and writes.
-        picture: whose patches name the positions of "tokens".
-        about: the subject of a decoder's rows; unless given, inferred from the number of targets.
+        picture: a picture whose patches name the positions of "tokens".
+        about: the subject of a decoder's rows; by default inferred from the number of targets.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SceneLabels:
         return self._add(row, rows), self._add(column, columns), PRODUCED if kind in ("cross", "decoder") else READ
 
     def check(self) -> None:
-        """Check that the labels of the caller fit at least one map.
+        """Check that the caller's labels fit at least one map.
 
         Raises:
             ShapeError: they fit none.
@@ -117,7 +117,7 @@ class SceneLabels:
     def _decoder_rows(self, queries: int) -> tuple[str, str]:
         """Return the text id and the subject of a decoder's rows.
 
-        Produced tokens if there is one label more than queries.
+        Rows are about produced tokens if there is one label more than queries.
         """
         targets = self._labels["targets"]
         if targets is not None and len(targets) == queries + 1 and self._about != "read":
@@ -128,7 +128,7 @@ class SceneLabels:
         return self._add_part("given", "targets", queries), READ
 
     def _add_part(self, text_id: str, name: str, length: int) -> str:
-        """Add a text with the first labels of the caller if they fit, or with numbers."""
+        """Add a text with the first of the caller's labels if they fit, otherwise with numbers."""
         labels = self._labels[name]
         if labels is not None and len(labels) in (length, length + 1):
             self._fits.add(name)
@@ -138,8 +138,8 @@ class SceneLabels:
         return self._add(text_id, [str(index) for index in range(length)])
 
     def _add(self, text_id: str, labels: Sequence[str]) -> str:
-        """Add a text under its id, or with a number behind it if another text has this id; return the id."""
-        # ids of tokens, of a tensor, are numbers
+        """Add a text and return its id, to which a number is appended if another text has the same id."""
+        # token ids from a tensor are converted to numbers
         names = (str(label.item()) if isinstance(label, Tensor) else str(label) for label in labels)
         text, number, free = Text((*names,)), 1, text_id
         while self.texts.setdefault(free, text) != text:
@@ -167,30 +167,30 @@ def build_scene(
     about: About | None = None,
     gradients: Mapping[str, AttentionMap] | None = None,
 ) -> Scene:
-    """Build a scene of what `watch` saw, of a run's `map`, or of any maps.
+    """Build a scene from the maps recorded by `watch`, from a run's `map`, or from any other maps.
 
-    Norms of what keys add to outputs come along wherever they are known: see `watch.norms`.
+    The norms of the keys' contributions to outputs are included if they are known: see `watch.norms`.
 
-    Consecutive calls of one module that belong to one pass, such as the steps of `generate()`, become one map.
+    Consecutive calls of a module in the same pass, such as the steps of `generate()`, are joined to one map.
 
     Args:
-        maps: by the paths of their modules; a sequence with one for each layer, such as the `attentions` that Hugging
-            Face's models return, tensors (B, H, Tq, Tk); or a single one.
-        tokens: labels of the text that is read, the source of an encoder–decoder; numbers unless given. There may be
-            one label more than positions: the token that was written last and not read again.
-        targets: labels of what an encoder–decoder's decoder reads. With one more, which it wrote last, rows are about
-            the token produced; without, about the token read.
-        title: of the scene.
-        sequence: which of a batch, from 0.
-        call: which pass, from 0, where the model ran several times; the last unless given.
-        picture: whose patches are the positions of "tokens".
-        about: whether rows of a written text are about the token "produced" or the one "read"; unless given, inferred
-            from the number of targets.
-        gradients: the weights times the gradients by them, such as `watch.gradients` returns, to be shown in their
-            place on request; of labelled maps their own.
+        maps: a mapping from module paths to maps; a sequence with one map per layer, such as the `attentions` returned
+            by Hugging Face models, tensors (B, H, Tq, Tk); or a single map.
+        tokens: labels of the text that is read (the source, for an encoder–decoder); numbers by default. There may be
+            one label more than positions, for the last token written, which is not read again.
+        targets: labels of the text that the decoder of an encoder–decoder reads. With one extra label, for the last
+            token written, rows are about the token produced; otherwise about the token read.
+        title: the title of the scene.
+        sequence: the index of the sequence in the batch, from 0.
+        call: the index of the pass, from 0, if the model ran several times; the last by default.
+        picture: a picture whose patches are the positions of "tokens".
+        about: whether rows of a written text are about the token "produced" or "read"; by default inferred from the
+            number of targets.
+        gradients: the weights times their gradients, such as `watch.gradients` returns, shown instead of the weights on
+            request; labeled maps have their own.
 
     Raises:
-        ArgumentError: there is nothing to show, it is not attention, or there is no such sequence or call.
+        ArgumentError: there is nothing to show, the maps are not attention, or there is no such sequence or call.
         ShapeError: labels fit none of the maps.
     """
     named = _by_path(maps)
@@ -209,7 +209,7 @@ def build_scene(
 
 
 def _is_cross(maps: object, named: Mapping[str, Weights | LabelledMap]) -> bool:
-    """Return whether maps without paths, which would tell their kind, have other keys than queries."""
+    """Return whether maps without paths are cross-attention, which is inferred from differing keys and queries."""
     unlabelled = [layer.shape for layer in named.values() if isinstance(layer, AttentionMap | Tensor)]
     return not isinstance(maps, Mapping) and any(shape[-2] != shape[-1] for shape in unlabelled)
 
@@ -217,7 +217,7 @@ def _is_cross(maps: object, named: Mapping[str, Weights | LabelledMap]) -> bool:
 def _gradients(
     gradients: Mapping[str, AttentionMap] | None, maps: Mapping[str, object], passes: Mapping[str, list[Any]], call: int
 ) -> dict[str, AttentionMap]:
-    """Return the gradients of one pass of each module that has those of all its passes."""
+    """Return the gradients of one pass, for each module that has gradients for all its passes."""
     known = gradients.available() if isinstance(gradients, DerivedMaps) else gradients or {}
     known_passes = forward_passes({path: known[path] for path in maps if path in known})
     return {path: calls[call] for path, calls in known_passes.items() if len(calls) == len(passes[path])}
@@ -230,7 +230,7 @@ def _groups(
     gradients: Mapping[str, AttentionMap],
     labels: SceneLabels,
 ) -> tuple[LayerGroup, ...]:
-    """Return the groups of layers of one pattern of paths and one shape, in the order of their kinds."""
+    """Return groups of layers with the same path pattern and shape, in the order of their kinds."""
     groups: list[tuple[AttentionKind, LayerGroup]] = []
     for kind, ((pattern, shape), layers) in zip(group_kinds, by_group.items(), strict=True):
         source = maps[layers[0].name]
@@ -250,7 +250,7 @@ def _groups(
 def _measures(
     group: LayerGroup, maps: Mapping[str, Weights | LabelledMap], gradients: Mapping[str, AttentionMap]
 ) -> Iterator[LayerGroup]:
-    """Yield a group by its other measures, those that are known of every layer."""
+    """Yield copies of a group with the other measures that are known for every layer."""
 
     def gradient(layer: LayerWeights) -> AttentionMap:
         labelled = maps[layer.name]
@@ -277,10 +277,10 @@ def _measures(
 
 
 def forward_passes(maps: Mapping[str, Map]) -> dict[str, list[Map | AttentionMap]]:
-    """Return the passes of each module in order, by its path; calls of one pass are joined.
+    """Return the passes of each module in order, by path; calls of the same pass are joined.
 
     Args:
-        maps: by path, further calls as `path#2`, `path#3` and so on.
+        maps: the maps by path, with later calls as `path#2`, `path#3` and so on.
     """
     calls: dict[str, list[Map]] = {}
     for name, layer in maps.items():
@@ -293,7 +293,7 @@ def select_pass(passes: Mapping[str, Sequence[Map]], number: int) -> dict[str, M
     """Return one pass of each module.
 
     Raises:
-        ArgumentError: a module has not so many.
+        ArgumentError: a module has fewer passes.
     """
     for path, layers in passes.items():
         if not -len(layers) <= number < len(layers):
@@ -312,7 +312,7 @@ def _join(calls: Sequence[Map]) -> list[Map | AttentionMap]:
 
 
 def _continues(before: object, after: object) -> bool:
-    """Return whether the queries follow those of the call before.
+    """Return whether the queries of a call continue those of the previous call.
 
     Their keys extend a cache, or belong to another text.
     """
@@ -328,7 +328,7 @@ def _by_path(maps: object) -> Mapping[str, Weights | LabelledMap]:
     named: Mapping[str, Any] = maps if isinstance(maps, Mapping) else {"attention": maps}
     if isinstance(maps, Sequence) and not isinstance(maps, str):
         named = {f"layers.{number}": layer for number, layer in enumerate(maps)}
-    # a `LazyTensor` has a map; its module is not imported for this, since that takes PyTorch's compiler, and seconds
+    # a `LazyTensor` has a map; its module is not imported for this, since it would load PyTorch's compiler, in seconds
     named = {path: getattr(layer, "map", layer) for path, layer in named.items()}
     if not named:
         reason = re.sub(r"\s*\n\s*", "; ", str(maps)) if hasattr(maps, "concatenated") else "no map was given"

@@ -1,4 +1,4 @@
-"""A model as a tree of its parts: their equations, shapes and numbers of parameters."""
+"""A model as a tree of its parts, with equations, shapes and parameter counts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from attent.views.step import equation_of, first_line
 
 
 def describe(model: nn.Module, title: str = "") -> str:
-    """Draw the tree in lines of text.
+    """Return the tree as text.
 
-    Equal layers in a row are drawn once, with their number. A shared parameter is drawn and counted at its first
+    Consecutive equal layers are shown once, with their number. A shared parameter is shown and counted at its first
     occurrence.
 
     Args:
         model: any module.
-        title: the name of the model; its class unless given.
+        title: the name of the model; its class by default.
     """
     tree = _Branch(title or type(model).__name__)
     _add_children(tree, model, set())
@@ -33,14 +33,14 @@ def describe(model: nn.Module, title: str = "") -> str:
 
 
 def equation(part: object) -> str:
-    """Return the equation in the docstring of a part's class, empty where there is none.
+    """Return the equation in the docstring of a part's class, empty if there is none.
 
-    Of equations named post and pre, return the part's own.
+    If there are equations named post and pre, the one that applies to the part is returned.
     """
     if type(part).__module__.startswith("torch."):
         return ""
     text = inspect.cleandoc(type(part).__doc__ or "").split("\nArgs:")[0]
-    # An equation goes on in the next line, indented, after a semicolon.
+    # A semicolon continues an equation on the next, indented line.
     text = re.sub(r"; *\n {8,}(?=\S)", ";  ", text)
     lines = [re.sub(r" {2,}", "  ", line) for line in re.findall(r"^ +(\S.* = .*)$", text, re.MULTILINE)]
     norm = (
@@ -54,7 +54,7 @@ def equation(part: object) -> str:
 
 @dataclass
 class _Branch:
-    """A line of the tree, and the branches below it."""
+    """A line of the tree with the branches below it."""
 
     line: str
     branches: list[_Branch] = field(default_factory=list)
@@ -72,7 +72,7 @@ class _Branch:
 
 
 def _add(tree: _Branch, name: str, module: nn.Module, drawn_ids: set[int], note: str = "") -> None:
-    """Add a module; `drawn_ids` has the ids of the parameters that were drawn before."""
+    """Add a module; `drawn_ids` holds the ids of the parameters shown so far."""
     branch = tree.add(_line(name, module, drawn_ids, note))
     if isinstance(module, MultiHeadAttention):
         _add_attention(branch, module, drawn_ids)

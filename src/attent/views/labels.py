@@ -1,4 +1,4 @@
-"""Labels that are legible and of known width, in any script."""
+"""Legible labels of known width, in any script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 
 SPACE, OTHER_SPACE, INVISIBLE = "␣", "⍽", "⌁"
-# The base that a lone combining mark is drawn on.
+# The base on which a lone combining mark is drawn.
 BASE = "◌"
 LEFT_TO_RIGHT = "\u200e"
 JOINER = "\u200d"
@@ -18,16 +18,16 @@ JOINING = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff\U0001f3fb-\U0001f3ff]")
 
 
 def visible(label: str) -> str:
-    """Make everything in a label visible.
+    """Make every character of a label visible.
 
-    Spaces and characters without a glyph get a stand-in, a lone combining mark a base.
+    Spaces and characters without a glyph are replaced by stand-ins, and a lone combining mark gets a base.
     """
     text = "".join(_stand_in(character) or character for character in label)
     return BASE + text if text and unicodedata.category(text[0]).startswith("M") else text
 
 
 def legend(labels: Iterable[str]) -> str:
-    """Explain the stand-ins in some labels, such as `␣ space · ⍽ narrow no-break space`; empty where there are none."""
+    """Return a legend of the stand-ins in labels, such as `␣ space · ⍽ narrow no-break space`; empty without any."""
     names: dict[str, dict[str, None]] = {}
     for character in "".join(labels):
         stand_in = _stand_in(character)
@@ -48,12 +48,12 @@ def clusters(text: str) -> list[str]:
 
 
 def width(text: str) -> int:
-    """Return how many columns of a terminal a text takes: two for each wide character (UAX 11), none for a mark."""
+    """Return the number of terminal columns of a text: two for each wide character (UAX 11), none for a mark."""
     return sum(_cluster_width(cluster) for cluster in clusters(text))
 
 
 def cut(text: str, columns: int) -> str:
-    """Shorten a text to a number of columns; a shortened text ends in an ellipsis."""
+    """Shorten a text to a number of columns, ending in an ellipsis if it was cut."""
     if width(text) <= columns:
         return text
     start = ""
@@ -65,10 +65,10 @@ def cut(text: str, columns: int) -> str:
 
 
 def pad(text: str, columns: int, *, left: bool = False) -> str:
-    """Fill a text up with spaces to a number of columns, aligned to the right or to the left.
+    """Pad a text with spaces to a number of columns, aligned to the right or to the left.
 
-    Text from right to left is enclosed in left-to-right marks, so that terminals which reorder lines leave the columns
-    in place.
+    Right-to-left text is enclosed in left-to-right marks, so that terminals that reorder lines keep the columns in
+    place.
     """
     fill = " " * (columns - width(text))
     text = f"{LEFT_TO_RIGHT}{text}{LEFT_TO_RIGHT}" if has_right_to_left(text) else text

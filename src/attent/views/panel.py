@@ -1,4 +1,4 @@
-"""A panel: one matrix of weights with its labels and a line that explains its rows."""
+"""A panel: a matrix of weights with labels, and a line that explains its rows."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ Map = TypeVar("Map")
 
 @dataclass(frozen=True)
 class Panel:
-    """A matrix of weights, ready for any view.
+    """A labeled matrix of weights, used by all views.
 
     Args:
         weights: (Tq, Tk).
         rows: a label for each query.
         columns: a label for each key.
         title: the origin of the weights.
-        reading: what a row is about.
+        reading: a line that explains the rows.
 
     Raises:
-        ShapeError: there are not as many labels as rows or columns.
+        ShapeError: the number of labels differs from the number of rows or columns.
     """
 
     weights: Tensor
@@ -68,12 +68,12 @@ def panel(
         weights: (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk).
         rows: a label for each query.
         columns: a label for each key.
-        head: from 0; the mean over heads unless given.
+        head: the index of the head, from 0; the mean over heads by default.
         title: the origin of the weights.
-        reading: what a row is about.
+        reading: a line that explains the rows.
 
     Raises:
-        ShapeError: the weights are of several sequences, or the labels do not fit.
+        ShapeError: the weights contain several sequences, or the labels do not fit.
         ArgumentError: there is no such head.
     """
     dense = dense_heads(weights)
@@ -108,23 +108,23 @@ def dense_heads(weights: AttentionMap | Tensor) -> Tensor:
 
 
 def kind_of(name: str) -> PanelKind:
-    """Return the kind of attention, from the name under which `watch` has a map."""
+    """Return the kind of attention, inferred from the name of its map in `watch`."""
     if name.startswith("encoder"):
         return "encoder"
     return "cross" if name.endswith("cross_attention") else "decoder"
 
 
 def choose(maps: Mapping[str, Map], kind: str = "cross", layer: int | None = None) -> tuple[str, Map]:
-    """Return the name and the map of one attention of a model.
+    """Return the name and map of one attention of a model.
 
     Args:
-        maps: by the names that `watch` gives them, in the order of computation.
+        maps: the maps by the names that `watch` gives them, in the order of computation.
         kind: "cross" (target to source), "encoder" or "decoder" (self-attention).
-        layer: from 0; the last unless given.
+        layer: the index of the layer, from 0; the last by default.
 
     Raises:
         UnknownNameError: there is no such kind.
-        ArgumentError: the model has no attention of this kind, or not so many layers.
+        ArgumentError: the model has no attention of this kind, or fewer layers.
     """
     check_known("kind of attention", kind, get_args(PanelKind))
     names = [name for name in maps if kind_of(name) == kind]
@@ -151,20 +151,20 @@ def head_panels_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: 
 
 
 def _reading(kind: str, labelled: LabelledMap) -> str:
-    # a language model's rows are the tokens that it reads
+    # the rows of a language model are the tokens that it reads
     return READING["self" if kind == "decoder" and labelled.rows == labelled.columns else kind]
 
 
 def panels(
     scene: Scene, group: str = "", layer: int = -1, head: int | Literal["mean", "all"] = "mean"
 ) -> dict[str, Panel]:
-    """Build the panels of a scene by name: of one head, of the mean over heads, or of every head of a layer.
+    """Build panels from a layer of a scene, by name: one head, the mean over heads, or every head.
 
     Args:
         scene: the scene.
-        group: its name; the first unless given.
-        layer: from 0; or from the last, −1, backwards.
-        head: from 0; "mean" over all heads; or "all".
+        group: the name of the group; the first by default.
+        layer: the index of the layer, from 0, or a negative index from the last.
+        head: the index of a head, from 0; "mean" for the mean over heads; or "all".
 
     Raises:
         ArgumentError: there is no such group, layer or head.

@@ -1,6 +1,6 @@
-"""Heat maps as pictures, PNG or SVG, drawn with matplotlib; and attention to patches, drawn over their picture.
+"""Heat maps as PNG or SVG pictures, drawn with matplotlib, and overlays of attention on a picture's patches.
 
-matplotlib is an extra. Its global state (pyplot, the backend, the settings) is neither read nor changed.
+matplotlib is an optional extra. Its global state (pyplot, the backend, the settings) is neither read nor changed.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg")
-# Inches of a cell, of a letter of a label, and of the margins of a map.
+# Sizes of a cell, of a letter of a label, and of the margins of a map, in inches.
 CELL, LETTER, MARGIN = 0.22, 0.085, 0.45
-# Inches of a map.
+# Minimum and maximum side of a map, in inches.
 MIN_SIDE, MAX_SIDE = 1.6, 24.0
 MAX_LABELS = 200
 DOTS_PER_INCH = 150
 DEFAULT_FONT = "DejaVu Sans"
-# A font that has every character, and draws for each the name of its script.
+# A font with placeholder glyphs for every character, which show only the name of its script.
 PLACEHOLDER_FONT = "Last Resort"
 
 
 def picture(panels: Panel | Mapping[str, Panel], path: Path | str) -> None:
-    """Draw one map, or several in a grid, into a file.
+    """Draw one map, or several in a grid, and save the picture to a file.
 
-    Dark is a large weight. The colors are distinguishable for everyone, and in gray print. A character of a label that
-    no font on this machine has is written as its code point.
+    Dark colors are large weights. The colors are safe for color-blind readers and for printing in gray. A character
+    that no font on this machine has is written as its code point.
 
     Args:
-        panels: one, or several by name, such as the heads of a layer.
-        path: the file, whose ending decides between PNG and SVG.
+        panels: one panel, or several by name, such as the heads of a layer.
+        path: the file to write; its suffix decides between PNG and SVG.
 
     Raises:
-        ArgumentError: the ending is neither, there is nothing to draw, or the file cannot be written.
+        ArgumentError: the suffix is neither, there is nothing to draw, or the file cannot be written.
         AttentError: matplotlib is not installed.
     """
     check_format(path)
@@ -66,7 +66,7 @@ def check_format(path: Path | str) -> None:
 
 
 def save(drawing: Figure, path: Path | str) -> None:
-    """Write a figure to a file, and create its folder.
+    """Write a figure to a file, creating its folder if needed.
 
     Raises:
         ArgumentError: the file cannot be written.
@@ -79,7 +79,7 @@ def save(drawing: Figure, path: Path | str) -> None:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches.
+    """Return an empty figure with a size in inches.
 
     Raises:
         AttentError: matplotlib is not installed.
@@ -113,7 +113,7 @@ def figure(panels: Panel | Mapping[str, Panel]) -> Figure:
 
 
 def add_color_bar(drawing: Figure, image: Any, axes: Any) -> None:
-    """Add a scale of weights beside some axes."""
+    """Add a color bar for the weights next to some axes."""
     bar = drawing.colorbar(image, ax=axes, fraction=0.03, pad=0.02, aspect=30)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.ax.tick_params(labelsize=7, length=2)
@@ -143,7 +143,7 @@ def _draw_panel(axes: Any, panel: Panel, low: float, high: float) -> Any:
 
 
 def _size(panel: Panel) -> tuple[float, float]:
-    """Return the width and the height of a map with its labels, in inches."""
+    """Return the width and height of a map including its labels, in inches."""
     width, height = (
         min(max(len(labels) * CELL, MIN_SIDE), MAX_SIDE) + max(map(len, others), default=0) * LETTER + MARGIN
         for labels, others in ((panel.columns, panel.rows), (panel.rows, panel.columns))
@@ -152,7 +152,7 @@ def _size(panel: Panel) -> tuple[float, float]:
 
 
 def _range(panels: Sequence[Panel]) -> tuple[float, float]:
-    """Return 0 and 1, or a wider range if there are weights outside."""
+    """Return the range from 0 to 1, widened if there are weights outside it."""
     extremes = [
         value
         for panel in panels
@@ -163,12 +163,12 @@ def _range(panels: Sequence[Panel]) -> tuple[float, float]:
 
 
 def drawable(label: str) -> str:
-    """Replace the characters that no font can draw by their code points."""
+    """Replace characters that no font can draw with their code points."""
     return "".join(character if font_with(ord(character)) else f"{ord(character):04X}" for character in visible(label))
 
 
 def fonts(text: str) -> tuple[str, ...]:
-    """Return the fonts that draw a text, the default one first."""
+    """Return the fonts needed to draw a text, the default one first."""
     return tuple(dict.fromkeys((DEFAULT_FONT, *filter(None, (font_with(ord(character)) for character in text)))))
 
 
@@ -189,7 +189,7 @@ def _font_paths() -> dict[str, str]:
     from matplotlib.font_manager import fontManager
 
     paths: dict[str, str] = {}
-    # upright and of regular weight first; matplotlib draws the first face of a collection only
+    # upright fonts of regular weight first; matplotlib draws only the first face of a collection
     for entry in sorted(
         fontManager.ttflist,
         key=lambda entry: (
@@ -218,27 +218,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Inches of one picture.
+# Side of one picture, in inches.
 SIDE = 1.7
 PICTURES_PER_ROW = 4
 COLOR = (1.0, 0.35, 0.0)
-# What black and white are brought to beneath weights, as shares of the brightness: orange is dim over black.
+# The brightness of black and white under the overlay, as shares, because orange is hard to see on black.
 GREYS = (0.35, 0.8)
 READING = "how the vector in front looks at the patches, in per cent of all that it looks at; the rest is on itself"
 
 
 def cls_weights(maps: Sequence[AttentionMap]) -> dict[str, Tensor]:
-    """Return the weights of the CLS vector on all other positions, by name, (T,).
+    """Return the weights of the CLS vector on all other positions, (T,), by name.
 
-    By each head of the last layer, their mean, and rollout. Its weight on itself is left out, and the others are not
-    normalized again.
+    The names are those of the last layer's heads, their mean, and rollout. The weight on the CLS vector itself is left
+    out, and the others are not renormalized.
 
     Args:
-        maps: the self-attention of each layer for one example, the first layer first, (1, H, 1 + T, 1 + T).
+        maps: the self-attention maps of one example, (1, H, 1 + T, 1 + T), from the first layer to the last.
 
     Raises:
         ArgumentError: there is no map.
-        ShapeError: the maps are of several examples.
+        ShapeError: the maps contain several examples.
     """
     if not maps:
         raise ArgumentError("there is no map to draw")
@@ -253,15 +253,15 @@ def cls_weights(maps: Sequence[AttentionMap]) -> dict[str, Tensor]:
 
 
 def cls_panel(maps: Sequence[AttentionMap], labels: Sequence[str] | None = None, title: str = "") -> Panel:
-    """Build a heat map of `cls_weights`, a row for each of its names and a column for each position.
+    """Build a heat map of `cls_weights`, with a row for each name and a column for each position.
 
     Args:
         maps: see `cls_weights`.
-        labels: of the positions; their numbers unless given.
-        title: of the panel.
+        labels: a label for each position; numbers by default.
+        title: the title of the panel.
 
     Raises:
-        ShapeError: there are not as many labels as positions.
+        ShapeError: the number of labels differs from the number of positions.
     """
     weights = cls_weights(maps)
     dense = torch.stack([*weights.values()])
@@ -278,19 +278,19 @@ def cls_panel(maps: Sequence[AttentionMap], labels: Sequence[str] | None = None,
 def draw_overlay(
     pixels: np.ndarray, grid: tuple[int, int], maps: Sequence[AttentionMap], path: Path | str, title: str = ""
 ) -> None:
-    """Draw a picture, and over it the weights of the CLS vector on each patch, into a file.
+    """Draw a picture overlaid with the weights of the CLS vector on each patch, and save it to a file.
 
     Args:
         pixels: the picture (H, W, C), bytes or floats from 0 to 1.
         grid: the number of patches from top to bottom and from left to right.
         maps: see `cls_weights`.
-        path: the file, whose ending decides between PNG and SVG.
-        title: of the figure.
+        path: the file to write; its suffix decides between PNG and SVG.
+        title: the title of the figure.
 
     Raises:
-        ArgumentError: the ending is neither, there is no map, or the file cannot be written.
+        ArgumentError: the suffix is neither, there is no map, or the file cannot be written.
         AttentError: matplotlib is not installed.
-        ShapeError: the maps are not of as many patches.
+        ShapeError: the maps have a different number of patches.
     """
     check_format(path)
     save(overlay_figure(pixels, grid, cls_weights(maps), title), path)
@@ -302,12 +302,12 @@ def overlay_figure(pixels: np.ndarray, grid: tuple[int, int], weights: Mapping[s
     Args:
         pixels: see `draw_overlay`.
         grid: see `draw_overlay`.
-        weights: of each patch, by name, (T,).
-        title: of the figure.
+        weights: the weights of the patches, (T,), by name.
+        title: the title of the figure.
 
     Raises:
         AttentError: matplotlib is not installed.
-        ShapeError: the weights are not of as many patches.
+        ShapeError: the weights have a different number of patches.
     """
     rows = math.ceil((1 + len(weights)) / PICTURES_PER_ROW)
     drawing = new_figure(PICTURES_PER_ROW * SIDE, rows * (SIDE + 0.2) + 0.3)

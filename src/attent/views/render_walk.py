@@ -1,4 +1,4 @@
-"""A walk as text, in aligned tables no wider than the terminal; and as HTML for notebooks.
+"""Rendering of walks as text, in aligned tables no wider than the terminal, and as HTML for notebooks.
 
 The HTML has no script, style sheet or id, so that a page can hold any number of walks.
 """
@@ -19,26 +19,26 @@ from attent.views.step import WalkStep
 from attent.views.terminal import heat_map
 
 INDENT = "   "
-# A matrix over the keys that is wider than a line is split into so many blocks at most.
+# Maximum number of blocks into which a matrix wider than a line is split.
 MAX_BLOCKS = 3
 MAX_LABEL = 12
 # A table with more rows than MAX_ROWS shows the first ones and the last LAST_ROWS.
 MAX_ROWS, LAST_ROWS = 16, 3
-# Rows and columns of a table in HTML.
+# Maximum number of rows and columns of an HTML table.
 MAX_HTML = 64
 CELL_STYLE = "padding:1px 6px;text-align:right;border:none;font-variant-numeric:tabular-nums"
 MATRIX_DIV = '<div style="margin-right:2em">'
-# Steps whose cells are shaded by their value.
+# Steps whose cells are shaded by value.
 SHADED = ("weights", "dropped", "probabilities")
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Every step of one attention; `print` shows it as text, a notebook as tables.
+    """All steps of one attention; `print` shows them as text, a notebook as tables.
 
     Args:
-        title: the attention that the steps are of.
-        parts: the score, the normalizer and the heads, in words.
+        title: the name of the attention.
+        parts: a description of the score, the normalizer and the heads.
         parameters: the matrices that the steps use, by name; shown after the first step.
         steps: the steps by name, in order.
         head: the head to show, from 0; all of them if None.
@@ -51,7 +51,7 @@ class Walk:
     head: int | None = None
 
     def text(self, columns: int | None = None) -> str:
-        """Return the walk for a terminal; its width is detected unless given."""
+        """Return the walk as text for a terminal, whose width is detected by default."""
         columns = shutil.get_terminal_size().columns if columns is None else columns
         labels = [*(step.rows for step in self.steps.values()), *(step.columns for step in self.steps.values())]
         lines = [self.title, self.parts, *filter(None, [legend(label for group in labels for label in group)])]
@@ -101,7 +101,7 @@ class Walk:
     def html(self, *, limit: int | None = MAX_HTML, digits: int = 2) -> str:
         """Return the walk as HTML.
 
-        Tables have at most so many rows and columns, all if None, and so many digits after the decimal point.
+        Tables have at most `limit` rows and columns (all if None), and `digits` digits after the decimal point.
         """
         form = limit, digits
         sections = [
@@ -124,10 +124,10 @@ class Walk:
 
 
 def matrices(step: WalkStep, head: int | None) -> list[tuple[str, Tensor, Tensor | None]]:
-    """Return the matrices of a step with their names and the sums of their rows.
+    """Return the matrices of a step with their names and row sums.
 
-    One for each head, or that of one head. Of a step with a vector for every pair, the matrix of the first query is
-    shown.
+    There is one for each head, or only that of the selected head. If a step has a vector for every pair, the matrix of
+    the first query is returned.
     """
     if step.values.dim() < 4:
         return [("", step.values.reshape(step.values.shape[-2:]), None)]
@@ -152,19 +152,19 @@ def table(
     blocks: int = 1,
     words: Sequence[Sequence[str]] = (),
 ) -> list[str]:
-    """Return a matrix with its labels, line by line.
+    """Return the lines of a matrix with its labels.
 
-    A matrix that is too wide is split into blocks, one below another. If that takes too many blocks, or there are very
-    many rows, the middle is left out, and a last line says so.
+    A matrix that is too wide is split into blocks, one below the other. If that takes too many blocks, or there are
+    very many rows, the middle is left out, and the last line says so.
 
     Args:
         matrix: (rows, columns).
         rows: a label for each row.
         columns: a label for each column.
-        width_limit: the width of a line.
-        sums: of each row, for one more column.
-        blocks: the most blocks.
-        words: one before each number, by row; none by default.
+        width_limit: the maximum width of a line.
+        sums: the sums of the rows, shown in an additional column.
+        blocks: the maximum number of blocks.
+        words: a word before each number, by row; none by default.
     """
     row_labels = [cut(visible(label), MAX_LABEL) for label in rows]
     headings = [cut(visible(label), MAX_LABEL) for label in columns]
@@ -213,7 +213,7 @@ def _cells(matrix: Tensor, words: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def format_number(value: float, digits: int) -> str:
-    """Format a number; what rounds to zero has no sign."""
+    """Format a number; a result of zero has no sign."""
     if value in (float("inf"), -float("inf")):
         return "∞" if value > 0 else "-∞"
     text = f"{value:.{digits}f}"
@@ -221,7 +221,7 @@ def format_number(value: float, digits: int) -> str:
 
 
 def _sample(count: int, bound: int, last: int) -> list[int]:
-    """Return the indices to show: all, or the first ones and the last."""
+    """Return the indices to show: all, or the first and last ones."""
     return list(range(count)) if count <= bound else [*range(max(bound - last - 1, 1)), *range(count - last, count)]
 
 

@@ -1,4 +1,4 @@
-"""A scene: the content of an interactive view, which is groups of attention layers with the texts that they connect."""
+"""A scene: the content of an interactive view, that is, groups of attention layers and the texts that they connect."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from attent.attention.masks.causal import Causal
 from attent.errors import ArgumentError, ShapeError
 from attent.views.labels import has_right_to_left
 
-# The subject of a row. The weights of step t may belong to the token that the step writes, or to the one that it reads
+# The subject of a row. The weights of step t may belong to the token that the step writes or to the one that it reads
 # (Luong et al. 2015, footnote 14).
 PRODUCED, READ = "the token produced", "the token read in"
-# What the numbers of a group are.
+# The meaning of a group's numbers.
 Measure = Literal["weights", "norms", "gradients"]
 
 
@@ -31,20 +31,20 @@ class Text:
 
     @property
     def direction(self) -> str:
-        """Return "rtl" if more labels are written from right to left than the other way, else "ltr"."""
+        """Return "rtl" if most labels are written from right to left, else "ltr"."""
         letters = [label for label in self.labels if any(character.isalpha() for character in label)]
         return "rtl" if 2 * sum(map(has_right_to_left, letters)) > len(letters) else "ltr"
 
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """The weights of one layer, of one sequence.
+    """The weights of one layer for one sequence.
 
     Args:
-        name: the path of its module.
-        weights: a map (B, H, Tq, Tk), or with fewer axes as `attend` has them; or a tensor (Tq, Tk), (H, Tq, Tk) or (B,
-            H, Tq, Tk).
-        sequence: which of the batch, from 0.
+        name: the path of the layer's module.
+        weights: a map (B, H, Tq, Tk), or with fewer axes as in `attend`; or a tensor (Tq, Tk), (H, Tq, Tk) or (B, H,
+            Tq, Tk).
+        sequence: the index of the sequence in the batch, from 0.
     """
 
     name: str
@@ -61,14 +61,14 @@ class LayerWeights:
 
     @property
     def is_distribution(self) -> bool:
-        """True if each row that sees anything sums to one."""
+        """True if each row that sees any key sums to one."""
         if isinstance(self.weights, AttentionMap):
             return self.weights.is_distribution
         sums = self._dense.sum(-1)
         return bool((self._dense >= 0).all() and (((sums - 1).abs() < 1e-3) | (sums == 0)).all())
 
     def rows(self, queries: Tensor) -> Tensor:
-        """Return the weights of some queries, (H, len(queries), Tk), on the CPU and without gradients."""
+        """Return the weights of the given queries, (H, len(queries), Tk), on the CPU and without gradients."""
         if isinstance(self.weights, Tensor):
             return self._dense[self.sequence][:, queries].float()
         with torch.no_grad():
@@ -86,20 +86,20 @@ class LayerGroup:
     """Layers of one kind, such as the cross-attention of all decoder layers.
 
     Args:
-        name: unique in the scene, such as "cross".
-        title: the name on the page.
-        rows: id of the text of the queries.
-        columns: id of the text of the keys.
-        layers: from the first to the last, all of one shape.
+        name: a unique name in the scene, such as "cross".
+        title: the title shown on the page.
+        rows: the id of the queries' text.
+        columns: the id of the keys' text.
+        layers: the layers from first to last, all of the same shape.
         about: the subject of a row, such as PRODUCED or READ.
-        is_self_attention: whether queries stand among the keys, the last query at the last key.
-        measure: what the numbers are.
-        base: the name of the group of the weights that the numbers are made of, if they are no weights.
-        measures: the same attention by other measures.
+        is_self_attention: whether the queries are the last of the keys, the last query at the last key.
+        measure: the meaning of the numbers.
+        base: the name of the group of weights that the numbers are derived from, if they are not weights.
+        measures: the same attention in other measures.
 
     Raises:
         ArgumentError: there is no layer.
-        ShapeError: the layers are of different shapes.
+        ShapeError: the layers have different shapes.
     """
 
     name: str
@@ -126,7 +126,7 @@ class LayerGroup:
 
     @property
     def is_causal(self) -> bool:
-        """True if every token is known to look back alone, at itself and those before it."""
+        """True if every token is known to attend only to itself and to earlier tokens."""
         return all(
             isinstance(layer.weights, AttentionMap) and isinstance(layer.weights.call.mask, Causal)
             for layer in self.layers
@@ -134,11 +134,11 @@ class LayerGroup:
 
     @cached_property
     def is_distribution(self) -> bool:
-        """True if in every layer each row that sees anything sums to one."""
+        """True if each row that sees any key sums to one, in every layer."""
         return all(layer.is_distribution for layer in self.layers)
 
     def describe(self) -> dict[str, Any]:
-        """Describe all but the weights for JSON."""
+        """Return a description for JSON of everything except the weights."""
         heads, height, width = self.shape
         return {
             "name": self.name,
@@ -163,13 +163,13 @@ class Picture:
     """A picture whose patches are positions of a text, row by row from the top.
 
     Args:
-        pixels: (H, W, C), bytes or floats from 0 to 1, of one channel or three.
+        pixels: (H, W, C), bytes or floats from 0 to 1, with one or three channels.
         grid: the number of patches from top to bottom and from left to right.
-        text: id of the text.
-        before: how many positions precede the first patch, such as a CLS vector.
+        text: the id of the text.
+        before: the number of positions before the first patch, such as that of a CLS vector.
 
     Raises:
-        ShapeError: the pixels are no picture.
+        ShapeError: the pixels do not have this shape.
     """
 
     pixels: np.ndarray
@@ -182,7 +182,7 @@ class Picture:
             raise ShapeError(f"a picture must be (H, W, 1) or (H, W, 3), got {self.pixels.shape}")
 
     def describe(self) -> dict[str, Any]:
-        """Describe all but the pixels for JSON."""
+        """Return a description for JSON of everything except the pixels."""
         height, width, _ = self.pixels.shape
         return {"grid": list(self.grid), "text": self.text, "before": self.before, "height": height, "width": width}
 
@@ -192,14 +192,14 @@ class Scene:
     """The content of an interactive view.
 
     Args:
-        title: of the view.
-        texts: by id.
-        groups: of weights, in the order in which the view offers them.
-        picture: of which one of the texts is made.
-        notes: sentences that a reader must know.
+        title: the title of the view.
+        texts: the texts by id.
+        groups: the groups of weights, in the order in which the view offers them.
+        picture: the picture whose patches form one of the texts.
+        notes: sentences for the reader.
 
     Raises:
-        ArgumentError: a group names a text that does not exist, or two groups have one name.
+        ArgumentError: a group names a text that does not exist, or two groups have the same name.
         ShapeError: a text has more or fewer labels than the maps have positions.
     """
 
@@ -238,10 +238,10 @@ class Scene:
         return tuple(measured for group in self.groups for measured in (group, *group.measures))
 
     def group(self, name: str) -> LayerGroup:
-        """Return the group of a name.
+        """Return the group with a name.
 
         Raises:
-            ArgumentError: there is none.
+            ArgumentError: there is no such group.
         """
         groups = {group.name: group for group in self.all_groups}
         if name not in groups:
@@ -249,7 +249,7 @@ class Scene:
         return groups[name]
 
     def describe(self) -> dict[str, Any]:
-        """Describe all but the weights and the pixels for JSON."""
+        """Return a description for JSON of everything except the weights and the pixels."""
         return {
             "title": self.title,
             "texts": {

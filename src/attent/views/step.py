@@ -1,4 +1,4 @@
-"""The steps of the formula with their equations, for readers who meet them for the first time."""
+"""The steps of the formula with their equations, for readers who see them for the first time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attent.attention.base import Score
 from attent.attention.call import Call
 from attent.views.labels import visible
 
-# Longer examples teach nothing more.
+# Longer examples would not explain more.
 MAX_EXAMPLE_TERMS = 8
 PRODUCT = "scores = Q·Kᵀ"
 # The names that textbooks give to the two steps of the scaled dot product.
@@ -55,15 +55,15 @@ class WalkStep:
     """A step of an attention: its name, its equation and its numbers.
 
     Args:
-        name: such as "scores".
-        equation: such as `scores = Q·Kᵀ`.
-        meaning: a sentence on its purpose.
+        name: the name of the step, such as "scores".
+        equation: the equation of the step, such as `scores = Q·Kᵀ`.
+        meaning: a sentence that explains its purpose.
         axes: the letters of the axes, such as `(B, H, Tq, Tk)`.
         values: the numbers, (…, rows, columns).
         rows: a label for each row.
         columns: a label for each column.
-        example: the calculation of one number; empty where that would be too long.
-        cells: a word for each number, shown before it, where the columns differ from row to row; none by default.
+        example: the calculation of one number; empty if it would be too long.
+        cells: a word shown before each number, if the columns differ from row to row; none by default.
     """
 
     name: str
@@ -83,7 +83,7 @@ class WalkStep:
 
     @property
     def sums(self) -> Tensor | None:
-        """The sum of each row of the weights, (…, rows); None for other steps, where it means nothing."""
+        """The sum of each row of the weights, (…, rows); None for other steps, where it has no meaning."""
         return self.values.sum(-1) if self.name == "weights" else None
 
     def __str__(self) -> str:
@@ -91,12 +91,12 @@ class WalkStep:
 
 
 def features(count: int) -> tuple[str, ...]:
-    """Return labels for features, which have no names: d1, d2 and so on."""
+    """Return the labels d1, d2 and so on for features, which have no names."""
     return tuple(f"d{number}" for number in range(1, count + 1))
 
 
 def name_of(part: object) -> str:
-    """Return the name of a part in a sentence."""
+    """Return the name of a part, for use in a sentence."""
     return type(part).__name__.lower()
 
 
@@ -112,7 +112,7 @@ def equation_of(score: Score) -> str:
 
 
 def _called(score: Score) -> str:
-    """Return the name of what computes a score: for a caller's own function, its name or that of its class."""
+    """Return the name of a score; for a user's own function, the name of the function or of its class."""
     function = getattr(score, "function", score)
     name = getattr(function, "__name__", type(function).__name__)
     return "f" if name == "<lambda>" else name
@@ -246,7 +246,7 @@ def _weights(call: Call, name: str, before: str) -> tuple[str, str]:
 
 
 def _product(step: WalkStep, query: Tensor, key: Tensor, head: int) -> str:
-    """Multiply the second query and the first key out, if there are few features."""
+    """Write the score of the second query and the first key as a sum of products, if there are few features."""
     row = min(1, len(step.rows) - 1)
     if not 0 < query.shape[-1] <= MAX_EXAMPLE_TERMS or not step.columns:
         return ""

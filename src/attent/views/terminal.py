@@ -11,7 +11,7 @@ from attent.views.labels import clusters, cut, legend, pad, visible, width
 from attent.views.panel import Panel
 
 SHADES = " ░▒▓█"
-# The share of the scale from which on each shade but the first is drawn: small weights stay visible.
+# The share of the scale at which each shade after the first begins; low thresholds keep small weights visible.
 THRESHOLDS = (0.05, 0.25, 0.5, 0.75)
 # The number of grays of a terminal with 256 colors, and the code of the first.
 GREYS, FIRST_GREY = 24, 232
@@ -20,16 +20,16 @@ MAX_ROWS = 64
 
 
 def heat_map(panels: Panel | Mapping[str, Panel], *, columns: int | None = None, color: bool = False) -> str:
-    """Draw weights as blocks, the darker the larger, with the labels of rows and columns.
+    """Draw weights as blocks, darker for larger weights, with row and column labels.
 
-    A line ends with the key of the largest weight, and that weight. A map that is too wide is split into parts, one
-    below another; one with very many rows ends early, and says so. If a long map has no weight large enough for a
-    block, a line says so.
+    Each line ends with the key of the largest weight and that weight. A map that is too wide is split into parts, one
+    below the other; a map with very many rows is cut off, with a note. A note also says if no weight of a long map is
+    large enough for a block.
 
     Args:
-        panels: one, or several by name, drawn one below another.
-        columns: the width of the terminal; detected unless given.
-        color: whether to write grays with ANSI codes in place of shaded blocks.
+        panels: one panel, or several by name, drawn one below the other.
+        columns: the width of the terminal; detected by default.
+        color: whether to use ANSI grays instead of shaded blocks.
     """
     columns = shutil.get_terminal_size().columns if columns is None else columns
     drawn = [panels] if isinstance(panels, Panel) else panels.values()
@@ -69,7 +69,7 @@ def _draw(panel: Panel, columns: int, color: bool) -> str:
 
 
 def _maximum(row: Sequence[float], keys: Sequence[str]) -> str:
-    """Return the key of the largest weight, and that weight."""
+    """Return the key of the largest weight, followed by the weight."""
     if not any(row):
         return "sees nothing"
     index = max(range(len(row)), key=row.__getitem__)
@@ -77,7 +77,7 @@ def _maximum(row: Sequence[float], keys: Sequence[str]) -> str:
 
 
 def _heading(keys: Sequence[str], cell: int) -> list[str]:
-    """Return the column labels, written from top to bottom where one is wider than its column."""
+    """Return the column labels; they are written vertically if one is wider than its column."""
     stacks = [[key] if width(key) <= cell else clusters(cut(key, MAX_HEADING)) for key in keys]
     height = max(map(len, stacks), default=0)
     stacks = [[""] * (height - len(stack)) + stack for stack in stacks]

@@ -1,6 +1,6 @@
-"""The steps of a model's last call: of an attention, from its projections and its map, and of the layer around it.
+"""The steps of a model's last call: those of an attention, from its projections and map, and those of its layer.
 
-Residual connection, layer normalization, feed-forward network, output.
+The latter are the residual connection, layer normalization, feed-forward network and output.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from attent.views.step import WalkStep, equation_of, formula_steps, name_of, vec
 
 
 class AttentionTrace(ExitStack):
-    """Records the inputs and outputs of an attention's projections, of its last call, until it is closed.
+    """Records the inputs and outputs of an attention's projections in its last call, until it is closed.
 
     Args:
-        attention: the module, whose map `watch` has.
+        attention: the attention, whose map is recorded by `watch`.
     """
 
     def __init__(self, attention: MultiHeadAttention) -> None:
@@ -58,7 +58,7 @@ class AttentionTrace(ExitStack):
         )  # (B, G, Tk, D)
         has_rotation = attention.position is not None and attention.position.rotates
         if call.lowered and (call.score.lowers_exactly or not has_rotation):
-            # a cache holds lowered keys; the score shows more of its steps when it gets the keys themselves
+            # a cache holds lowered keys; the score shows more of its steps if it is given the original keys
             call, key = replace(call, lowered=False), key if call.score.lowers_exactly else LoweredSide(raw_key)
         keys = call.repeat_kv(raw_key if call.lowered else key.features)
         steps = [
@@ -130,24 +130,24 @@ class AttentionTrace(ExitStack):
 
 
 def parts_of(attention: MultiHeadAttention) -> str:
-    """Return the score, the normalizer and the heads of an attention in words."""
+    """Return a description of an attention's score, normalizer and heads."""
     heads = f"{attention.heads} head{'s' if attention.heads > 1 else ''} of width {attention.key_width}"
     return f"{equation_of(attention.score)} · {name_of(attention.normalizer)} · {heads}"
 
 
-# The likeliest words that a row shows.
+# Number of most likely words shown per row.
 BEST = 5
 ACTIVATIONS = {"relu": "max(0, {})", "gelu": "gelu({})", "silu": "silu({})"}
 
 
 def residual_steps(before: WalkStep, output: WalkStep, around: Residual, suffix: str = "") -> list[WalkStep]:
-    """Return the sum of a sub-layer's input and output, and with post-norm the layer normalization of it.
+    """Return the sum of a sub-layer's input and output and, with post-norm, its layer normalization.
 
     Args:
         before: the residual stream before the sub-layer.
-        output: of the sub-layer.
-        around: its residual connection.
-        suffix: of the steps' names.
+        output: the output of the sub-layer.
+        around: the residual connection of the sub-layer.
+        suffix: a suffix for the names of the steps.
     """
     equation = f"residual{suffix} = {before.name} + {output.name}"
     meaning = "What came in, and what was found: the sub-layer only has to add."
@@ -176,7 +176,7 @@ def norm_step(name: str, before: WalkStep, norm: nn.Module) -> WalkStep:
 
 
 def feed_forward_steps(before: WalkStep, module: FeedForward) -> list[WalkStep]:
-    """Return the two steps of a feed-forward network: wider, and back."""
+    """Return the two steps of a feed-forward network: to the wider layer, and back."""
     activation = ACTIVATIONS[module.activation.__name__].format(f"{before.name}·W₁ + b₁")
     hidden = vectors(
         "wide",
@@ -196,14 +196,14 @@ def feed_forward_steps(before: WalkStep, module: FeedForward) -> list[WalkStep]:
 def output_steps(
     before: WalkStep, logits: Tensor, name: Callable[[int], str], rows: Sequence[int] | None, letters: str
 ) -> list[WalkStep]:
-    """Return the logits and the softmax over all words or classes, of which each row shows the likeliest.
+    """Return the logits and the softmax over all words or classes; each row shows the most likely ones.
 
     Args:
         before: the features that the output layer reads.
-        logits: of every row, (1, T, V).
-        name: of an output.
-        rows: those with an output; all of them if None.
-        letters: what V counts, such as "words".
+        logits: the logits of every row, (1, T, V).
+        name: a function from an output's index to its name.
+        rows: the rows with an output; all of them if None.
+        letters: the outputs counted by V, such as "words".
     """
     rows = range(len(before.rows)) if rows is None else rows
     logits = logits[:, list(rows)].float()
@@ -229,16 +229,16 @@ def output_steps(
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """A text, and a function that runs the model over it, to be watched.
+    """A text, and a function that runs the model on it.
 
     Args:
-        title: the text, with what the run makes of it.
-        model: the run's.
-        run: reads the text once, and returns every map by the name of its module.
-        stack: the name of the module of layers whose features the output layer reads.
-        output_name: the word or class of an output's index.
-        outputs: what an output is, such as "words".
-        first: the index of the first output that counts.
+        title: the text and the run's result for it.
+        model: the model of the run.
+        run: a function that reads the text once, and returns every map by module name.
+        stack: the name of the stack of layers whose features the output layer reads.
+        output_name: a function from an output's index to its word or class.
+        outputs: the kind of outputs, such as "words".
+        first: the index of the first output that is shown.
         rows: the positions with an output; all of them if None.
     """
 
@@ -253,11 +253,11 @@ class ForwardPass:
 
 
 class LayerTrace(ExitStack):
-    """Records what goes into a Transformer layer, and what its attention sub-layers add, in the last call.
+    """Records the input of a Transformer layer and the outputs of its attention sub-layers in the last call.
 
     Args:
         model: the model.
-        name: of one of its attentions.
+        name: the name of one of its attentions.
     """
 
     def __init__(self, model: nn.Module, name: str) -> None:
@@ -277,9 +277,9 @@ class LayerTrace(ExitStack):
         self.callback(self.layer.register_forward_pre_hook(self._record).remove)
 
     def steps(self, attention_steps: list[WalkStep], forward_pass: ForwardPass) -> list[WalkStep]:
-        """Return the steps of the attention, and all that follow in the layer.
+        """Return the steps of the attention and all later steps in the layer.
 
-        After the last layer those of the output.
+        The last layer is followed by the steps of the output.
         """
         first, *following = attention_steps
         sub_layers = list(self.layer.sub_layers)
@@ -318,7 +318,7 @@ class LayerTrace(ExitStack):
         )
 
     def _sub_layer_steps(self, before: WalkStep, module: nn.Module, around: Residual) -> list[WalkStep]:
-        """Return the steps of a sub-layer after the attention that is walked through."""
+        """Return the steps of a sub-layer after the attention shown in the walk."""
         suffix = "_ffn" if isinstance(module, FeedForward) else "_cross"
         steps = [norm_step(f"norm{suffix}", before, around.norm)] if around.pre else []
         if isinstance(module, FeedForward):

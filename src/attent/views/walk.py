@@ -1,4 +1,4 @@
-"""A walk through attention: every step with its equation, its shape and its numbers, with words as labels."""
+"""A walk through attention: every step with its equation, shape and numbers, labeled with words."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from attent.views.step import WalkStep, features, name_of
 from attent.views.step import vectors as vector_step
 from attent.views.trace import AttentionTrace, ForwardPass, LayerTrace, feed_forward_steps, parts_of, residual_steps
 
-# The numbers of a word that are few enough to follow.
+# Default width of a word's vector, small enough to follow by hand.
 WIDTH = 4
-# Features inside the feed-forward network, for each of a word's: a model has four.
+# Ratio of the feed-forward network's width to the model's; it is four in real models.
 WIDENING = 2
-# The positions that are added to words before attention, by name.
+# The positions added to words before attention, by name.
 POSITIONS: dict[str, type[Any]] = {"sinusoidal": Sinusoidal, "learned": Learned}
-# The positions that are added to words before attention, with their equations and meanings.
+# The positions added to words before attention, with their equations and meanings.
 ADDED: dict[type[nn.Module], tuple[str, str]] = {
     Sinusoidal: (
         "PE[p, 2i] = sin(p / 10000^(2i/E)), PE[p, 2i + 1] = cos(p / 10000^(2i/E))",
@@ -47,14 +47,14 @@ class Vectors(Protocol):
     """Interface of word vectors, such as `attent.text.word_vectors.WordVectors`.
 
     Attributes:
-        report: on the file that they were read from, if any.
+        report: the report on the file from which they were read, if any.
     """
 
     report: Any
 
     @property
     def width(self) -> int:
-        """The numbers of a vector."""
+        """The width of a vector."""
         ...
 
     def __contains__(self, word: object) -> bool: ...
@@ -78,26 +78,26 @@ def walk(
     vectors: Vectors | None = None,
     whole: bool = False,
 ) -> Walk:
-    """Walk through the self-attention of a sentence, with invented numbers that are small enough to follow.
+    """Walk through the self-attention of a sentence, with made-up numbers that are few enough to follow.
 
     Words are separated by spaces. The vector of a word is random, but always the same for the same word; the matrices
-    are random by the seed. The numbers are those of `attent.attention.reference`.
+    are random and depend on the seed. The results are those of `attent.attention.reference`.
 
     Args:
         text: the sentence.
-        score: by name, built for the widths here, or a Score.
-        scale: False leaves the division by √Dk out of the scaled dot product.
-        heads: the number of heads that share the width; W_O follows several.
-        normalizer: scores → weights.
+        score: the name of a score, built for these widths, or a Score.
+        scale: whether to divide the scaled dot product by √Dk.
+        heads: the number of heads, which share the width; with several, W_O is applied to their outputs.
+        normalizer: the name of a normalizer, or a Normalizer.
         mask: "causal", "window:2", "window:4,0 & prefix:3" and the like, or a Mask.
-        seed: of the matrices.
-        width: the numbers of a word; 4 if not given, or as many as a word vector has.
+        seed: the seed of the random matrices.
+        width: the width of a word's vector; by default 4, or that of the word vectors.
         position: "sinusoidal" or "learned", added to the words; or "rotary", "alibi", "relative_bias" or a Position,
             inside attention.
         cross: a second text, whose words are keys and values: cross-attention.
-        vectors: word vectors in place of the invented ones, see `attent.text.word_vectors.read`.
-        whole: whether to go on through a Transformer's layer: residual connections, layer normalization, feed-forward
-            network.
+        vectors: word vectors to use instead of made-up ones, see `attent.text.word_vectors.read`.
+        whole: whether to continue through the rest of a Transformer layer: residual connections, layer normalization,
+            feed-forward network.
 
     Raises:
         ArgumentError: there is no word, heads do not divide the width, there is no scale to leave out, a word has no
@@ -124,7 +124,7 @@ def walk(
 
 
 def _checked_width(width: int | None, heads: int, vectors: Vectors | None) -> int:
-    """Return the width of the vector of a word: that of `vectors`, the given one, or the default."""
+    """Return the width of a word's vector: that of `vectors`, the given width, or the default."""
     if vectors is not None and width is not None:
         raise ArgumentError("word vectors have their own width; leave width out")
     width = vectors.width if vectors is not None else WIDTH if width is None else width
@@ -136,7 +136,7 @@ def _checked_width(width: int | None, heads: int, vectors: Vectors | None) -> in
 
 
 def _without_scale(score: str | Score) -> str:
-    """Return the name of the unscaled dot product, in place of the scaled one."""
+    """Return the name of the unscaled dot product, after checking that the score is the scaled one."""
     if not isinstance(score, str) or score not in ("dot", "scaled_dot", *ScaledDot.aliases):
         name = score if isinstance(score, str) else name_of(score)
         raise ArgumentError(f"only the scaled dot product has a scale to leave out, got score {name!r}")
@@ -144,7 +144,7 @@ def _without_scale(score: str | Score) -> str:
 
 
 class _RandomLayer(nn.Module):
-    """An attention with random matrices, the positions added before it, and with `whole` the rest of a layer."""
+    """A random attention, with the positions added before it and, if `whole` is set, the rest of a layer."""
 
     def __init__(
         self,
@@ -197,9 +197,9 @@ class _RandomLayer(nn.Module):
         return steps
 
     def matrices(self) -> dict[str, WalkStep]:
-        """Return the matrices by name.
+        """Return the matrices by name: those of the projections, the score and the layer.
 
-        Those of the projections, transposed as Q = X·W_Q has them, then of the score and of the layer.
+        The projections are transposed, as in Q = X·W_Q.
         """
         attention = self.attention
         projections = zip(
@@ -240,7 +240,7 @@ class _RandomLayer(nn.Module):
 
 def _initialize(*layers: nn.Linear) -> None:
     for layer in layers:
-        # variance 1 in, variance 1 out: the weights come out neither uniform nor one-hot
+        # keep variance 1, so that the attention weights are neither uniform nor one-hot
         nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
@@ -253,16 +253,16 @@ def _input_steps(
     vectors: Vectors | None,
     positions: Sinusoidal | Learned | None,
 ) -> list[WalkStep]:
-    """Return the steps up to what the attention is given.
+    """Return the steps up to the input of the attention.
 
-    The vectors of the words, and positions that are added to them.
+    These are the vectors of the words and the positions added to them.
 
     Args:
-        name: of the result, "X" or "M".
-        words: of the text.
-        width: the numbers of a word.
-        vectors: word vectors; invented ones if None.
-        positions: added to them; None for none.
+        name: the name of the result, "X" or "M".
+        words: the words of the text.
+        width: the width of a word's vector.
+        vectors: the word vectors; made-up ones if None.
+        positions: the positions to add, if any.
     """
     if vectors is None:
         embeddings = torch.stack([_vector(word, width) for word in words])[None]  # (1, T, E)
@@ -290,7 +290,7 @@ def _input_steps(
 
 
 def _vector(word: str, width: int) -> Tensor:
-    """Return an invented embedding, a function of the word alone."""
+    """Return a made-up embedding, which depends only on the word."""
     seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=7).digest(), "big")
     return torch.randn(width, generator=torch.Generator().manual_seed(seed))
 
@@ -298,7 +298,7 @@ def _vector(word: str, width: int) -> Tensor:
 def _look_up(words: Sequence[str], vectors: Vectors) -> list[Tensor]:
     missing = [word for word in dict.fromkeys(words) if word not in vectors and word.lower() not in vectors]
     if missing:
-        # a line that was cut off may be what is missing
+        # the missing vector may be on a line that was cut off
         dropped = f" ({vectors.report.one_line()})" if vectors.report is not None and vectors.report.dropped else ""
         raise ArgumentError(f"there is no vector of {', '.join(map(repr, missing))}{dropped}")
     return [vectors[word if word in vectors else word.lower()] for word in words]
@@ -314,14 +314,14 @@ def _mask_name(mask: Mask | None) -> str:
     if mask is None:
         return "none"
     text = repr(mask)
-    # a table of pairs is no name
+    # a table of pairs has no short name
     return (
         name_of(mask) if text.endswith("()") else text if len(text) < 40 and "\n" not in text else type(mask).__name__
     )
 
 
 class Walkable(Protocol):
-    """Interface of runs to walk through: a translator, a masked language model, a classifier."""
+    """Interface of runs that support walks: a translator, a masked language model, a classifier."""
 
     def forward_pass(self, text: str, /) -> ForwardPass:
         """Return the forward pass over a text."""
@@ -332,16 +332,17 @@ class Walkable(Protocol):
 def walk_run(
     run: Walkable, text: str, *, kind: str | None = None, layer: int | None = None, head: int = 0, whole: bool = False
 ) -> Walk:
-    """Walk through an attention of a trained model while it reads a text.
+    """Walk through an attention of a trained model as it reads a text.
 
     Args:
-        run: as `attent.load` returns it.
-        text: to translate, to fill in or to classify; or the file of a picture to classify.
-        kind: "encoder" or "decoder" (self-attention), or "cross" (target to source); the first that the model has by
-            default.
-        layer: from 0; the last if not given.
-        head: the head to show, from 0; the steps have all of them.
-        whole: whether to go on through the layer, and from the last one to the likeliest words or classes.
+        run: the run, as returned by `attent.load`.
+        text: the text to translate, fill in or classify, or the path of a picture to classify.
+        kind: "encoder" or "decoder" (self-attention), or "cross" (target to source); by default the first one that the
+            model has.
+        layer: the index of the layer, from 0; the last by default.
+        head: the head to show, from 0; the steps contain all heads.
+        whole: whether to continue through the rest of the layer and, after the last one, to the most likely words or
+            classes.
 
     Raises:
         UnknownNameError: there is no such kind.

@@ -1,1 +1,1 @@
-"""Pages: a scene as one HTML file that needs nothing else."""
+"""Pages: a scene as a self-contained HTML file."""

@@ -1,6 +1,6 @@
-"""The budget of a page: which numbers of a scene fit into its size.
+"""The budget of a page: selection of the numbers of a scene that fit into its size.
 
-Every number if there is room; otherwise pooled maps, and the largest weights of each row and column.
+These are all numbers if there is room; otherwise pooled maps, and the largest weights of each row and column.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from attent.errors import ArgumentError
 from attent.views.scene import LayerGroup, Scene
 
 MEBIBYTE = 2**20
-# Base64 writes three bytes as four.
+# Base64 encodes three bytes as four characters.
 BASE64_FACTOR = 4 / 3
-# Numbers are written in full precision if they take no more than this share of the page.
+# Numbers are written in full precision if they take at most this share of the page.
 EXACT_SHARE = 0.5
-# The share of a page for pooled maps.
+# The share of a page available for pooled maps.
 POOLED_SHARE = 0.4
-# The ratio by which deflate shrinks pooled maps and largest weights, at the least.
+# Upper bound for the ratio to which deflate compresses pooled maps and largest weights.
 DEFLATE_RATIO = 0.85
-# Largest weights of each row and column.
+# Maximum number of largest weights per row and column.
 MAX_TOP = 32
-# Rows or columns of a pooled map.
+# Maximum number of rows or columns of a pooled map.
 MAX_SIDE = 1024
-# Bytes of a largest weight with its index.
+# Bytes per largest weight, including its index.
 TOP_BYTES = 4
 # More weights than these take minutes to compute.
 MAX_WEIGHTS = 2 * 10**9
@@ -40,9 +40,9 @@ class PagePlan:
     """The content of a page.
 
     Args:
-        numbers: the format of weights.
-        side: the most rows or columns of a pooled map; 0 where maps are written in full.
-        top: how many of the largest weights of each row and column are written; 0 where maps are written in full.
+        numbers: the number format of weights.
+        side: the maximum number of rows or columns of a pooled map; 0 if maps are written in full.
+        top: the number of largest weights written per row and column; 0 if maps are written in full.
     """
 
     numbers: NumberFormat
@@ -55,7 +55,7 @@ class PagePlan:
         return not self.side
 
     def level(self, group: LayerGroup) -> int:
-        """Return how often a group's maps are halved."""
+        """Return the number of times that a group's maps are halved."""
         return 0 if self.is_full else max(0, math.ceil(math.log2(max(group.shape[1:]) / self.side)))
 
 
@@ -64,7 +64,7 @@ def fit_measures(scene: Scene, size: float) -> Scene:
 
     Args:
         scene: the scene.
-        size: bytes of all data.
+        size: the maximum size of all data, in bytes.
 
     Raises:
         ArgumentError: there are too many weights to compute.
@@ -81,11 +81,11 @@ def fit_measures(scene: Scene, size: float) -> Scene:
 
 
 def plan_page(scene: Scene, size: float) -> PagePlan:
-    """Return the best plan that fits.
+    """Return the most exact plan that fits.
 
     Args:
         scene: the scene.
-        size: bytes of all data.
+        size: the maximum size of all data, in bytes.
 
     Raises:
         ArgumentError: there are too many weights to compute.

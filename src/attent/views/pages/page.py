@@ -1,7 +1,7 @@
-"""Attention, and walks, as one HTML file that opens from disk and loads nothing.
+"""Attention and walks as a single HTML file that opens from disk and loads nothing else.
 
-The modules of views/web become one script, since browsers refuse modules that import one another when a page is opened
-from disk. Each becomes a function that runs once, in the order of imports. They may use
+The modules of views/web are bundled into one script, since browsers refuse imports between modules when a page is
+opened from disk. Each module becomes a function that runs once, in the order of imports. Supported are
 `import { a, b } from "./other.js";`, and `export` before `function`, `async function`, `class` or `const`.
 """
 
@@ -25,14 +25,14 @@ from attent.views.pages.payload import build_payload
 from attent.views.render_walk import CELL_STYLE, Walk
 from attent.views.scene import Picture, Scene
 
-# MiB of a page.
+# Default maximum size of a page, in MiB.
 SIZE = 8.0
-# Pixels of a page in a notebook.
+# Height of a page in a notebook, in pixels.
 HEIGHT = 760
-# Digits of the numbers of a walk.
+# Digits after the decimal point in a walk.
 DIGITS = 4
 ENDINGS = (".html", ".htm")
-# Bytes besides the numbers and the program.
+# Bytes reserved for everything other than the numbers and the program.
 OVERHEAD = 2**12
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w]+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
@@ -61,7 +61,7 @@ class Page:
         return path
 
     def _repr_html_(self) -> str:
-        # a frame keeps the scripts of several pages in one notebook separate
+        # frames keep the scripts of several pages in a notebook apart
         return (
             f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:{HEIGHT}px;border:0" '
             f'title="attention" sandbox="allow-scripts allow-downloads"></iframe>'
@@ -84,10 +84,10 @@ def page(
     gradients: Mapping[str, AttentionMap] | None = None,
     size: float = SIZE,
 ) -> Page:
-    """Build a page: tokens with lines, the map with its values, a thumbnail and a few statistics of each head.
+    """Build a page: tokens connected by lines, the map with its values, and a thumbnail and statistics of each head.
 
-    It holds every weight if there is room. Otherwise maps are pooled and tokens have their largest weights, which the
-    page says. A choice shows norms or gradients in the place of weights, where they are known and there is room.
+    The page holds every weight if there is room. Otherwise maps are pooled, tokens keep only their largest weights, and
+    a note says so. Norms or gradients can be selected instead of weights if they are known and there is room.
 
     Example:
         >>> with attent.watch(model) as seen:
@@ -95,17 +95,17 @@ def page(
         >>> attent.views.page(seen, tokens).save("attention.html")
 
     Args:
-        maps: a scene, or maps as for `attent.views.build_scene`: what `watch` saw, a run's `map`, the `attentions` of
-            Hugging Face's models, or one map.
+        maps: a scene, or maps as for `attent.views.build_scene`: the result of `watch`, a run's `map`, the `attentions`
+            of Hugging Face models, or a single map.
         tokens: see `build_scene`.
         targets: see `build_scene`.
-        title: of the page.
+        title: the title of the page.
         sequence: see `build_scene`.
         call: see `build_scene`.
         picture: see `build_scene`.
         about: see `build_scene`.
         gradients: see `build_scene`.
-        size: MiB that the page may have.
+        size: the maximum size of the page, in MiB.
 
     Raises:
         ArgumentError: there is nothing to show, or there are too many weights to compute.
@@ -127,7 +127,7 @@ def page(
 
 
 def _page_of(scene: Scene, size: float) -> Page:
-    """Return the page of a scene, of at most so many MiB."""
+    """Return the page of a scene, with at most `size` MiB."""
     script, style = bundle("page"), web_file("attention.css")
     room = size * MEBIBYTE - len(script.encode()) - len(style.encode()) - OVERHEAD
     if room <= 0:
@@ -136,20 +136,20 @@ def _page_of(scene: Scene, size: float) -> Page:
         )
     payload = build_payload(scene, room)
     packs = (f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in payload.packs.items())
-    # no token can close the element around the description
+    # prevents tokens from closing the element around the description
     description = payload.description.replace("<", "\\u003c")
     parts = {"style": style, "packs": "\n".join(packs), "description": description, "script": script}
     return _fill("page.html", parts | {"title": escape(scene.title or "attention")})
 
 
 def walk_page(walk: Walk) -> Page:
-    """Build a page of a walk: every row and column, to four digits.
+    """Build a page of a walk, with every row and column, to four digits.
 
-    Where one points, or clicks to keep it, the page marks the query's and the key's rows in every table, and writes out
-    the sum that a score Q·Kᵀ or an output is.
+    Pointing at a number, or clicking to keep it, highlights the rows of its query and key in every table, and writes
+    out the sum behind a score Q·Kᵀ or an output.
 
     Args:
-        walk: of a text or of a run, as `attent.walk` returns it.
+        walk: the walk of a text or a run, as `attent.walk` returns it.
     """
     cells = walk.html(limit=None, digits=DIGITS).replace(f' style="{CELL_STYLE}"', "").replace(f"{CELL_STYLE};", "")
     parts = {"title": escape(walk.title), "style": web_file("walk.css"), "walk": cells, "script": web_file("walk.js")}
@@ -158,15 +158,15 @@ def walk_page(walk: Walk) -> Page:
 
 def _fill(template: str, parts: Mapping[str, str]) -> Page:
     html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web_file(template))
-    # a lone surrogate, which a token may be cut to, cannot be encoded
+    # a truncated token may contain a lone surrogate, which cannot be encoded
     return Page(html.encode("utf-8", "replace").decode("utf-8"))
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Run `%load_ext attent`: show maps, what `watch` saw and scenes as pages, each in a frame.
+    """Implement `%load_ext attent`, which shows maps, results of `watch` and scenes as pages in frames.
 
     Args:
-        shell: IPython's.
+        shell: the IPython shell.
     """
     formatter = shell.display_formatter.formatters["text/html"]
     for kind in (AttentionMap, watch, Scene):
@@ -174,9 +174,9 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def frame(value: AttentionMap | watch | Scene) -> str | None:
-    """Return a page as HTML for a cell.
+    """Return a page as HTML for a notebook cell.
 
-    None if there is nothing to show or far too much, so that the notebook prints the value.
+    None if there is nothing to show or far too much; the notebook then prints the value.
     """
     try:
         return page(value)._repr_html_()
@@ -186,12 +186,12 @@ def frame(value: AttentionMap | watch | Scene) -> str | None:
 
 @cache
 def web_file(name: str) -> str:
-    """Return a file of views/web."""
+    """Return the content of a file in views/web."""
     return files("attent.views").joinpath("web", name).read_text(encoding="utf-8")
 
 
 def bundle(main: str) -> str:
-    """Return a module and all that it imports as one script."""
+    """Return a module and all its imports as one script."""
     scripts: dict[str, str] = {}
     _add_module(main, scripts)
     return "\n".join(scripts.values())

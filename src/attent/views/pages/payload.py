@@ -1,6 +1,6 @@
-"""The data of a page: the numbers of each layer, computed in one pass over its rows; and how they are written.
+"""The data of a page: the numbers of each layer, computed in one pass over its rows, and their encoding.
 
-A JSON description of the scene comes with its numbers as deflated arrays in base64.
+The data is a JSON description of the scene, with its numbers as deflated arrays in base64.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attent.attention.maps.statistics import HeadStatistics, SpanPooler
 from attent.views.pages.budget import MAX_TOP, PagePlan, fit_measures, plan_page
 from attent.views.scene import LayerGroup, LayerWeights, Picture, Scene
 
-# Weights of all heads that are computed together.
+# Maximum number of weights, over all heads, that are computed together.
 CHUNK_WEIGHTS = 2**22
 THUMBNAIL_SIDE = 48
 LARGEST_HALF = 65504.0
@@ -31,8 +31,8 @@ class Payload:
     """The data of a page.
 
     Args:
-        description: of the scene and of the formats of its numbers, as JSON.
-        packs: encoded arrays by name.
+        description: a JSON description of the scene and of the formats of its numbers.
+        packs: the encoded arrays by name.
     """
 
     description: str
@@ -45,7 +45,7 @@ class Payload:
 
 
 def build_payload(scene: Scene, size: float) -> Payload:
-    """Build the data of a page, of at most so many bytes.
+    """Build the data of a page, with at most `size` bytes.
 
     Raises:
         ArgumentError: there are too many weights to compute.
@@ -84,7 +84,7 @@ def _encode(scene: Scene, plan: PagePlan, layers: dict[str, list[LayerSummary]])
 def _encode_group(
     plan: PagePlan, group: LayerGroup, layers: list[LayerSummary], packs: dict[str, str], number: int
 ) -> dict[str, Any]:
-    """Add a group's numbers to the packs; return their description."""
+    """Add a group's numbers to the packs, and return their description."""
     thumbnails = [encode_bytes(layer.thumbnails) for layer in layers]
     packs[f"{number}.thumbnails"] = pack(*(codes for codes, _, _ in thumbnails))
     description: dict[str, Any] = {
@@ -128,7 +128,7 @@ def _encode_group(
 
 
 def _note(plan: PagePlan, group: LayerGroup) -> str:
-    """Tell the reader what was pooled or rounded."""
+    """Return a note for the reader on pooled or rounded numbers."""
     if plan.is_full:
         return "" if plan.numbers == "float32" else f"Weights are 16-bit numbers, of three or four digits; {EXPLORE}"
     step = 2 ** plan.level(group)
@@ -148,7 +148,7 @@ def rgb(picture: Picture) -> np.ndarray:
 
 
 def pack(*arrays: np.ndarray) -> str:
-    """Encode arrays, one after another, little-endian: deflated, then in base64."""
+    """Encode concatenated little-endian arrays, deflated and in base64."""
     raw = b"".join(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes() for array in arrays)
     return base64.b64encode(zlib.compress(raw)).decode("ascii")
 
@@ -156,17 +156,17 @@ def pack(*arrays: np.ndarray) -> str:
 def pack_top(index: np.ndarray, weights: np.ndarray, length: int) -> str:
     """Encode the largest weights of each row.
 
-    All indices, in 16 bits if the length allows, then all weights as 16-bit floats.
+    All indices come first, in 16 bits if the length allows, then all weights as 16-bit floats.
     """
     return pack(index.astype(np.uint16 if length <= 2**16 else np.uint32), to_half(weights))
 
 
 def encode_bytes(maps: np.ndarray) -> tuple[np.ndarray, list[float], bool]:
-    """Encode maps (H, h, w) in a byte a number, relative to the number of largest magnitude in each map.
+    """Encode maps (H, h, w) with one byte per number, relative to the largest magnitude in each map.
 
     Returns:
-        The bytes: 0 to 255, or where some numbers are negative 1 to 255 with 128 for 0; the largest magnitude of each
-        map; whether some numbers are negative.
+        The bytes (0 to 255, or if some numbers are negative, 1 to 255 with 128 for 0), the largest magnitude of each
+        map, and whether some numbers are negative.
     """
     largest = np.abs(maps).max((1, 2), initial=0.0)
     shares = maps / np.where(largest > 0, largest, 1.0)[:, None, None]
@@ -176,12 +176,12 @@ def encode_bytes(maps: np.ndarray) -> tuple[np.ndarray, list[float], bool]:
 
 
 def to_float32(value: float) -> float:
-    """Round to the digits of 32 bits."""
+    """Round to the digits of a 32-bit float."""
     return float(f"{value:.7g}")
 
 
 def to_half(weights: np.ndarray) -> np.ndarray:
-    """Convert to 16-bit floats; numbers beyond the largest become the largest."""
+    """Convert to 16-bit floats, clamping numbers that are too large."""
     return np.clip(weights, -LARGEST_HALF, LARGEST_HALF).astype(np.float16)
 
 
@@ -191,10 +191,10 @@ class LayerSummary:
 
     Args:
         weights: the mean of each 2ⁿ x 2ⁿ block, (H, ⌈Tq / 2ⁿ⌉, ⌈Tk / 2ⁿ⌉) at level n; every weight at level 0.
-        rows: indices and weights of the largest of each row, (H + 1, Tq, top) each; the last head is the mean over
-            heads.
-        columns: the same of each column, (H + 1, Tk, top).
-        thumbnails: (H, h, w), the mean of each rectangle.
+        rows: indices and values of the largest weights of each row, (H + 1, Tq, top) each; the last head is the mean
+            over heads.
+        columns: the same for each column, (H + 1, Tk, top).
+        thumbnails: the mean of each rectangle, (H, h, w).
         statistics: the `HeadStatistics` of each head by name.
         has_nan: whether some weights are NaN.
     """
@@ -213,8 +213,8 @@ def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: 
     Args:
         group: the group.
         layer: the layer.
-        level: of the weights.
-        top: how many of the largest weights of each row and column to return.
+        level: the level of the weights, see `LayerSummary`.
+        top: the number of largest weights to return per row and column.
     """
     heads, queries, keys = group.shape
     scale = max(max(queries, keys) / THUMBNAIL_SIDE, 1.0)
@@ -241,7 +241,7 @@ def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: 
             values, index = with_mean.topk(min(top, keys), -1)
             row_tops[0][:, rows], row_tops[1][:, rows] = index, values
             column_tops.add(with_mean, rows)
-        # the last query stands at the last key
+        # the last query is at the position of the last key
         statistics.add(weights, rows + keys - queries)
     return LayerSummary(
         weights=pool.mean()[0].numpy(),
@@ -254,9 +254,9 @@ def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: 
 
 
 class _ColumnTops:
-    """The largest weights of each column and their rows, updated while rows arrive.
+    """The largest weights of each column and their rows, updated as rows arrive.
 
-    `weights` and `index`, (H, top, Tk).
+    They are stored in `weights` and `index`, (H, top, Tk).
     """
 
     def __init__(self, heads: int, keys: int, top: int) -> None:
