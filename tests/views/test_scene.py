@@ -78,7 +78,7 @@ def test_which_way_a_text_runs(labels: tuple[str, ...], direction: str) -> None:
 def test_what_does_not_fit() -> None:
     with pytest.raises(ShapeError, match="cross-attention has 2 rows, got 1 labels"):
         make_scene(texts={**TEXTS, "target": Text(("x",))})
-    with pytest.raises(ArgumentError, match="a text 'source' that is not there"):
+    with pytest.raises(ArgumentError, match="a text 'source' that does not exist"):
         make_scene(texts={"target": TEXTS["target"]})
     with pytest.raises(ArgumentError, match="names of their own"):
         make_scene(groups=make_scene().groups * 2)

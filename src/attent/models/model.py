@@ -1,7 +1,7 @@
 """Base classes of models: the interface that training, decoding and evaluation rely on.
 
     memory = model.encode(source, lengths)
-    logits = model.output(model.decode(memory, tokens))                       all steps at once: the tokens are given
+    logits = model.output(model.decode(memory, tokens))                       all steps together: the tokens are given
     state  = model.start(memory); features, state = model.step(state, tokens)      one step at a time: search
 
 Teacher-forced `decode` and repeated `step` compute the same features. The caller of `output` can fuse it with the loss

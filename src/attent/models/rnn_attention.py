@@ -174,7 +174,7 @@ def _build_score(name: str, query_width: int, key_width: int, hidden: int | None
     if isinstance(score, Additive | Concat):
         return type(score)(query_width, key_width, hidden or key_width)
     if hidden is not None:
-        raise ArgumentError(f"attention_hidden is for the scores additive and concat, got score {name!r}")
+        raise ArgumentError(f"attention_hidden applies only to the scores additive and concat, got score {name!r}")
     if isinstance(score, Location):
         return Location(query_width)
     return General(query_width, key_width, scale=scale) if isinstance(score, General) else score

@@ -81,22 +81,22 @@ class PresetSettings(BaseModel):
 
 
 class StackSettings(PresetSettings):
-    """The settings of Transformer layers, in an encoder-decoder or an encoder alone.
+    """The settings shared by all Transformers: encoder-decoder, encoder-only and decoder-only.
 
     Args:
         width: the model width E, the paper's d_model.
         feed_forward: the width inside the feed-forward network, the paper's d_ff.
-        heads: attention heads H; divides the width, into even parts where positions are rotary.
-        key_value_heads: heads of keys and values, each shared by H / this many query heads (None: H).
+        heads: the number of attention heads H, a divisor of the width; rotary positions need even head widths.
+        key_value_heads: the number of heads of keys and values, each shared by a group of query heads (None: H).
             Ainslie et al. (2023), arXiv 2305.13245.
-        dropout: of every sub-layer's output and of the embeddings, 0 to 1.
-        attention_dropout: of the attention weights, 0 to 1.
+        dropout: the dropout probability of every sub-layer's output and of the embeddings, 0 to 1.
+        attention_dropout: the dropout probability of the attention weights, 0 to 1.
         activation: the nonlinearity of the feed-forward network.
         norm: layer normalization after each residual connection ("post", the paper's) or before each sub-layer ("pre").
         score: the name of a score, see attent.attention.scores.
         normalizer: the name of a normalizer, see attent.attention.normalizers.
-        position: added to embeddings (sinusoidal, learned), inside self-attention (rotary, alibi, relative_bias), or
-            none.
+        position: the kind of positions: added to embeddings (sinusoidal, learned), inside self-attention (rotary,
+            alibi, relative_bias), or none.
         maximum_length: the number of learned positions, in tokens.
         output_bias: whether the logits have a bias.
     """
@@ -147,11 +147,11 @@ class TransformerSettings(StackSettings):
     `TransformerSettings(preset="small", dropout=0.1)` starts from a published size. The defaults are `tiny`.
 
     Args:
-        encoder_layers: number of encoder layers.
-        decoder_layers: number of decoder layers.
-        share_embeddings: the output matrix is the target's embedding ("target"), which also is the source's ("all",
-            needs one vocabulary), or separate ("none"). Press & Wolf (2017), arXiv 1608.05859.
-        scale_embeddings: whether embeddings are multiplied by √width, as the paper's are.
+        encoder_layers: the number of encoder layers.
+        decoder_layers: the number of decoder layers.
+        share_embeddings: "target" uses the target embedding as the output matrix, "all" also as the source embedding
+            (which needs a shared vocabulary), and "none" shares nothing. Press & Wolf (2017), arXiv 1608.05859.
+        scale_embeddings: whether embeddings are multiplied by √width, as in the paper.
     """
 
     presets: ClassVar = TRANSFORMER_PRESETS
@@ -174,11 +174,11 @@ class EncoderSettings(StackSettings):
     `EncoderSettings(preset="small", dropout=0.1)` starts from the encoder of a published size. The defaults are `tiny`.
 
     Args:
-        layers: number of layers.
-        input: a sequence of token ids, which are embedded ("tokens"), or of vectors, which a linear layer projects
-            ("vectors").
-        cls: whether a learnt vector precedes every sequence, from whose features the output is computed. Devlin et al.
-            (2018), §3, arXiv 1810.04805; Dosovitskiy et al. (2020), §3.1, arXiv 2010.11929.
+        layers: the number of layers.
+        input: the kind of input sequence: token ids, which are embedded ("tokens"), or vectors, which are projected by
+            a linear layer ("vectors").
+        cls: whether every sequence is preceded by a learned vector, from whose features the output is computed. Devlin
+            et al. (2018), §3, arXiv 1810.04805; Dosovitskiy et al. (2020), §3.1, arXiv 2010.11929.
     """
 
     presets: ClassVar = {
@@ -205,8 +205,8 @@ class DecoderSettings(StackSettings):
     `DecoderSettings(preset="small", dropout=0.1)` starts from the decoder of a published size. The defaults are `tiny`.
 
     Args:
-        layers: number of layers.
-        tie_embeddings: whether the output matrix is the embedding. Press & Wolf (2017), arXiv 1608.05859.
+        layers: the number of layers.
+        tie_embeddings: whether the embedding is also the output matrix. Press & Wolf (2017), arXiv 1608.05859.
     """
 
     presets: ClassVar = EncoderSettings.presets
@@ -224,8 +224,8 @@ class RnnSettings(PresetSettings):
 
     Args:
         cell: the recurrent unit of encoder and decoder.
-        encoder_layers: number of bidirectional encoder layers.
-        decoder_layers: number of decoder layers.
+        encoder_layers: the number of bidirectional encoder layers.
+        decoder_layers: the number of decoder layers.
         embedding_width: features of an embedding, and of the decoder's output.
         width: features of the decoder's state.
         encoder_width: features of one direction of the encoder; by default half of width, so that the memory is as wide
@@ -235,22 +235,23 @@ class RnnSettings(PresetSettings):
             arXiv 1409.0473), or from the state after it ("luong", 2015, arXiv 1508.04025).
         score: the name of a score, see attent.attention.scores; by default "additive" for bahdanau and "general" for
             luong.
-        scaled_score: whether the score general is divided by √ of the memory's width. Luong's is not; but then Adam
-            makes the weights all but hard in a wide model's first updates, which it leaves slowly (docs/compare.md).
-        attention_hidden: features inside an additive or concat score; by default as many as the memory has.
+        scaled_score: whether the general score is divided by the square root of the memory's width. Luong's is not, but
+            then Adam makes the weights of a wide model almost one-hot in its first updates, from which it recovers only
+            slowly (docs/compare.md).
+        attention_hidden: features inside an additive or concat score; by default the memory's width.
         normalizer: the name of a normalizer, see attent.attention.normalizers.
-        local: whether luong's attention is limited to a window around the step's own position ("m") or a predicted one
-            ("p"), or global ("none"); their §3.2.
+        local: the range of luong's attention: a window around the step's own position ("m") or a predicted one ("p"),
+            or the whole source ("none"); their §3.2.
         local_window: the window's half-width D, in tokens.
         token_in_query: whether bahdanau's query includes the token read at the step, as in a conditional GRU (Sennrich
-            et al. 2017, arXiv 1703.04357); here through a linear layer on its embedding.
-        input_feeding: whether luong's attentional vector enters the next step (their §3.3).
-        context_every_step: whether, without attention, the source's vector enters every step (Cho) or the first state
-            alone (Sutskever).
-        embedding_dropout: of the embeddings, and between encoder layers, 0 to 1.
-        context_dropout: of the memory's features, 0 to 1.
-        output_dropout: of the decoder's output, 0 to 1.
-        layer_norm: whether the memory, and the decoder's output before its tanh, are layer-normalized.
+            et al. 2017, arXiv 1703.04357); here its embedding passes through a linear layer.
+        input_feeding: whether luong's attentional vector is fed into the next step (their §3.3).
+        context_every_step: whether, without attention, the source's vector enters every step (Cho) or only the first
+            state (Sutskever).
+        embedding_dropout: the dropout probability of the embeddings and between encoder layers, 0 to 1.
+        context_dropout: the dropout probability of the memory's features, 0 to 1.
+        output_dropout: the dropout probability of the decoder's output, 0 to 1.
+        layer_norm: whether layer normalization is applied to the memory and to the decoder's output before its tanh.
         share_embeddings: see `TransformerSettings`.
         output_bias: whether the logits have a bias.
     """

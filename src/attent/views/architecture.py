@@ -82,7 +82,7 @@ class Group:
 
 @dataclass(frozen=True)
 class ModelColumn:
-    """One side of a model, from its input to its output."""
+    """A side of a model, from input to output."""
 
     reads: str
     groups: tuple[Group, ...]

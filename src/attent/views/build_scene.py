@@ -366,9 +366,7 @@ def _batch(weights: Weights) -> int:
     if isinstance(weights, AttentionMap):
         return weights.call.batch
     if weights.dim() not in (2, 3, 4):
-        raise ShapeError(
-            f"weights to look at must be (Tq, Tk), (H, Tq, Tk) or (B, H, Tq, Tk), got {tuple(weights.shape)}"
-        )
+        raise ShapeError(f"weights to show must be (Tq, Tk), (H, Tq, Tk) or (B, H, Tq, Tk), got {tuple(weights.shape)}")
     return weights.shape[0] if weights.dim() == 4 else 1
 
 

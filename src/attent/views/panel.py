@@ -101,9 +101,7 @@ def dense_heads(weights: AttentionMap | Tensor) -> Tensor:
     if dense.dim() == 4 and dense.shape[0] == 1:
         dense = dense[0]
     if dense.dim() not in (2, 3):
-        raise ShapeError(
-            f"weights to look at must be (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk), got {tuple(dense.shape)}"
-        )
+        raise ShapeError(f"weights to show must be (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk), got {tuple(dense.shape)}")
     return dense if dense.dim() == 3 else dense[None]
 
 

@@ -211,16 +211,14 @@ class Scene:
 
     def __post_init__(self) -> None:
         if len({group.name for group in self.all_groups}) < len(self.all_groups):
-            raise ArgumentError(
-                f"groups must have names of their own, got {', '.join(group.name for group in self.groups)}"
-            )
+            raise ArgumentError(f"groups must have unique names, got {', '.join(group.name for group in self.groups)}")
         for group in self.groups:
             for axis, text, length in (
                 ("rows", group.rows, group.shape[1]),
                 ("columns", group.columns, group.shape[2]),
             ):
                 if text not in self.texts:
-                    raise ArgumentError(f"the {axis} of {group.name!r} are about a text {text!r} that is not there")
+                    raise ArgumentError(f"the {axis} of {group.name!r} refer to a text {text!r} that does not exist")
                 if len(labels := self.texts[text].labels) != length:
                     raise ShapeError(f"{group.title} has {length} {axis}, got {len(labels)} labels")
         if self.picture is not None:

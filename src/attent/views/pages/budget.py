@@ -97,8 +97,8 @@ def plan_page(scene: Scene, size: float) -> PagePlan:
         heads, queries, keys = largest.shape
         raise ArgumentError(
             f"{len(largest.layers)} layers of {heads} heads, {queries:,} x {keys:,} each, are too many weights for a "
-            "page, which computes every one: show fewer layers or a shorter text, or look at them with attent "
-            "explore, which computes what is looked at"
+            "page, which computes all of them: show fewer layers or a shorter text, or use attent explore, which "
+            "computes only the weights on display"
         )
     if weights * 4 * BASE64_FACTOR <= EXACT_SHARE * size:
         return PagePlan("float32")
