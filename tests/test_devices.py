@@ -64,11 +64,11 @@ def test_an_unknown_name_is_refused_with_those_that_are_known(machine: Machine, 
 
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(machine: Machine) -> None:
     machine(2)
-    with pytest.raises(DeviceError, match=r"^this machine has no device 'cuda:2': there is cpu, cuda:0, cuda:1$"):
+    with pytest.raises(DeviceError, match=r"^this machine has no device 'cuda:2'; available: cpu, cuda:0, cuda:1$"):
         device_of("cuda:2")
     machine()
     for name in ("cuda", "cuda:0", "mps"):
-        with pytest.raises(DeviceError, match=rf"^this machine has no device '{name}': there is cpu$"):
+        with pytest.raises(DeviceError, match=rf"^this machine has no device '{name}'; available: cpu$"):
             device_of(name)
     machine(cuda=False)
     with pytest.raises(DeviceError, match=r"there is cpu; this PyTorch is built without CUDA$"):

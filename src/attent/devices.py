@@ -82,7 +82,7 @@ def device_of(name: str | torch.device = AUTO) -> torch.device:
             if torch.backends.cuda.is_built() or not name.startswith("cuda")
             else "; this PyTorch is built without CUDA"
         )
-        raise DeviceError(f"this machine has no device {name!r}: there is {', '.join(present)}{reason}")
+        raise DeviceError(f"this machine has no device {name!r}; available: {', '.join(present)}{reason}")
     return torch.device(name)
 
 

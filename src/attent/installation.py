@@ -110,7 +110,7 @@ def _report_packages(findings: Findings) -> None:
         if not _is_usable(requirement):
             problem = f"{package} {installed} is too old" if installed else f"{package} is not installed"
             findings.problems.append(f"{problem}: pip install --upgrade '{package}>={oldest}'")
-    findings.add("required", ", ".join(required) or "unknown: attent is not installed, and runs from its source")
+    findings.add("required", ", ".join(required) or "unknown: attent is not installed but run from its source")
     names = extras.keys() - {"dev"}
     installed = {name for name in names if _is_installed(name, extras)}
     findings.add("extras", ", ".join(sorted(installed)) or "none")
@@ -146,13 +146,13 @@ def _report_machine(findings: Findings) -> None:
         findings.add("extension", f"compiled, running for {processor_class()}")
     elif is_compiled:
         findings.add("extension", "compiled, but does not load; plain PyTorch computes the same, more slowly")
-        findings.problems.append(f"the extension does not load ({problem}): install attent again, which compiles it")
+        findings.problems.append(f"the extension does not load ({problem}): reinstall attent, which compiles it")
     else:
         compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
         remedy = (
-            f"install attent again, which finds {compiler}"
+            f"reinstall attent, which finds {compiler}"
             if compiler
-            else f"no compiler is here ({', '.join(COMPILERS)})"
+            else f"no compiler was found ({', '.join(COMPILERS)})"
         )
         findings.add("extension", f"not compiled, and plain PyTorch computes the same, more slowly: {remedy}")
     file = calibration_file()

@@ -118,7 +118,7 @@ def test_a_device_that_is_not_there_is_said_before_anything_is_read(
 ) -> None:
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
     says = refused(*words.split(), "--device", "cuda:7")
-    assert says.startswith("this machine has no device 'cuda:7': there is cpu")
+    assert says.startswith("this machine has no device 'cuda:7'; available: cpu")
     assert "unknown device 'gpu'" in refused(*words.split(), "--device", "gpu")
 
 

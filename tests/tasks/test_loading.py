@@ -43,7 +43,7 @@ def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: Fi
 def test_a_run_is_loaded_onto_a_device_by_its_name(filler_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
     assert attent.load(filler_folder, "auto").device == torch.device("cpu")
-    with pytest.raises(DeviceError, match=r"no device 'cuda': there is cpu"):
+    with pytest.raises(DeviceError, match=r"no device 'cuda'; available: cpu"):
         attent.load(filler_folder, "cuda")
 
 

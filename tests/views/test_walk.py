@@ -157,7 +157,7 @@ def test_word_vectors_are_the_words() -> None:
     vectors = WordVectors(["the", "cat"], torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
     steps = walk("The cat", vectors=vectors).steps
     assert steps["X"].values.tolist() == [[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]
-    with pytest.raises(ArgumentError, match="there is no vector of 'dog', 'zebra'"):
+    with pytest.raises(ArgumentError, match="there is no vector for 'dog', 'zebra'"):
         walk("the dog dog zebra", vectors=vectors)
     with pytest.raises(ArgumentError, match="leave width out"):
         walk("the", vectors=vectors, width=3)

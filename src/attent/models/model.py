@@ -87,7 +87,7 @@ class Model(nn.Module):
             for module in self.parts[name]:
                 module.requires_grad_(False)
         if names and not any(parameter.requires_grad for parameter in self.parameters()):
-            raise ArgumentError(f"nothing is left to train: {', '.join(names)} have all weights of this model")
+            raise ArgumentError(f"nothing is left to train: {', '.join(names)} contain all weights of this model")
 
 
 @dataclass(frozen=True)

@@ -230,9 +230,9 @@ class RnnSettings(PresetSettings):
         width: features of the decoder's state.
         encoder_width: features of one direction of the encoder; by default half of width, so that the memory is as wide
             as the state, as the score "dot" needs.
-        attention: how the decoder reads the source: as one vector ("none", Cho et al. 2014, arXiv 1406.1078, and
+        attention: the decoder's access to the source: as a single vector ("none", Cho et al. 2014, arXiv 1406.1078, and
             Sutskever et al. 2014, arXiv 1409.3215), by attention from the state before each step ("bahdanau", 2015,
-            arXiv 1409.0473), or from the state after it ("luong", 2015, arXiv 1508.04025).
+            arXiv 1409.0473), or by attention from the state after it ("luong", 2015, arXiv 1508.04025).
         score: the name of a score, see attent.attention.scores; by default "additive" for bahdanau and "general" for
             luong.
         scaled_score: whether the general score is divided by the square root of the memory's width. Luong's is not, but

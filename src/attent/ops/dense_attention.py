@@ -69,9 +69,9 @@ class DenseAttention:
         """Return the context, (B, H, Tq, Dv), of queries (B, H, Tq, D), keys (B, G, Tk, D) and values (B, G, Tk, Dv).
 
         Args:
-            query: in float32, bfloat16 or float16.
-            key: the same.
-            value: the same.
+            query: the queries, in float32, bfloat16 or float16.
+            key: the keys, in one of these dtypes.
+            value: the values, in one of these dtypes.
             bias: a term added to the scores, −∞ for hidden pairs, float32 (B|1, H|1, Tq|1, Tk); numbers below
                 `LEAST_BIAS` are clamped to it.
             offset_bias: a term added to the scores by offset, −∞ for hidden pairs; that of query i and key j is at

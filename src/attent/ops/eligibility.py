@@ -1,4 +1,4 @@
-"""Conditions under which a fast version may replace plain PyTorch.
+"""Conditions under which a fast version can replace plain PyTorch.
 
 All such conditions are decided here. The transforms of torch.func (vmap, grad, jvp and those built on them),
 forward-mode derivatives and batched gradients support neither fused kernels nor custom operators, so they run in plain

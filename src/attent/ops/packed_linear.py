@@ -117,7 +117,7 @@ class _Packing:
         tree: the modules below it when they were last read.
         kind: the type of its packed weights.
         layer: the layer that shares the weight, if the module is an embedding.
-        packed: its packed weights, if they have been packed.
+        packed: the packed weights, once they exist.
     """
 
     tree: ModuleTree | None = None

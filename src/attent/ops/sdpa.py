@@ -148,7 +148,7 @@ def fused_gradients(
         query: (B, H, Tq, D).
         key: (B, H, Tk, D).
         value: (B, H, Tk, D).
-        mask: added to the scores, (B|1, H|1, Tq|1, Tk|1), or None.
+        mask: a tensor added to the scores, (B|1, H|1, Tq|1, Tk|1), or None.
         context: (B, H, Tq, D), as the kernel returned it.
         logsumexp: each row's log Σ exp, (B, H, Tq), as the kernel returned it.
         causal: whether query i sees only the keys up to i.

@@ -31,7 +31,7 @@ class Text:
 
     @property
     def direction(self) -> str:
-        """Return "rtl" if most labels are written from right to left, else "ltr"."""
+        """Return "rtl" if more labels are written from right to left than from left to right, else "ltr"."""
         letters = [label for label in self.labels if any(character.isalpha() for character in label)]
         return "rtl" if 2 * sum(map(has_right_to_left, letters)) > len(letters) else "ltr"
 

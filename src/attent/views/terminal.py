@@ -1,4 +1,4 @@
-"""A heat map for the terminal: a line for each query, a block for each key."""
+"""A heat map for the terminal, with a line for each query and a block for each key."""
 
 from __future__ import annotations
 

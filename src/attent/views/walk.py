@@ -300,7 +300,7 @@ def _look_up(words: Sequence[str], vectors: Vectors) -> list[Tensor]:
     if missing:
         # the missing vector may be on a line that was cut off
         dropped = f" ({vectors.report.one_line()})" if vectors.report is not None and vectors.report.dropped else ""
-        raise ArgumentError(f"there is no vector of {', '.join(map(repr, missing))}{dropped}")
+        raise ArgumentError(f"there is no vector for {', '.join(map(repr, missing))}{dropped}")
     return [vectors[word if word in vectors else word.lower()] for word in words]
 
 

@@ -30,7 +30,7 @@ class KernelOperand(NamedTuple):
     plain: Tensor  # (n, T, D) float32
     powers: Tensor  # (n, T, D) e^2x, or half of it
     transposed: Tensor  # (n, D, T) the same, D rounded up to even
-    narrow: Tensor  # (n, T) 1 where every number is within ±WIDE, so that the powers serve
+    narrow: Tensor  # (n, T) 1 if all numbers are within ±WIDE, so that the powers can be used
 
 
 def kernel_operand(features: Tensor, factor: float) -> KernelOperand:
