@@ -166,7 +166,7 @@ def test_word_vectors_are_the_words() -> None:
 def test_a_word_whose_line_was_cut_off_is_told_of(tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("the 1.0 2.0 3.0\ncat 4.0 5.0", encoding="utf-8")
-    with pytest.raises(ArgumentError, match=r"no vector of 'cat' \(.*vectors.txt: .*1 dropped: .* \(line 2\)"):
+    with pytest.raises(ArgumentError, match=r"no vector for 'cat' \(.*vectors.txt: .*1 dropped: .* \(line 2\)"):
         walk("the cat", vectors=word_vectors.read(file))
 
 
