@@ -80,7 +80,7 @@ def test_what_does_not_fit() -> None:
         make_scene(texts={**TEXTS, "target": Text(("x",))})
     with pytest.raises(ArgumentError, match="a text 'source' that does not exist"):
         make_scene(texts={"target": TEXTS["target"]})
-    with pytest.raises(ArgumentError, match="names of their own"):
+    with pytest.raises(ArgumentError, match="unique names"):
         make_scene(groups=make_scene().groups * 2)
     with pytest.raises(ArgumentError, match="no group 'self'; there are cross"):
         make_scene().group("self")
