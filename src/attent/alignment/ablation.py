@@ -1,4 +1,4 @@
-"""Ablation of heads: the cost of changing one head on given examples, with bootstrap intervals; tables of costs.
+"""Head ablation: the cost of changing one head on given examples, with bootstrap intervals, and tables of costs.
 
 Sources: Michel et al. (2019), §3.2, arXiv 1905.10650; intervals as in Koehn (2004), https://aclanthology.org/W04-3250.
 """
@@ -26,13 +26,13 @@ from attent.ops.packed_linear import WeightType
 from attent.runs.results import ResultFile, is_there
 
 CHANGES = ("zero", "uniform", "mean")
-# Resamples of an interval, and the numbers gathered for them at once.
+# Bootstrap resamples per interval, and the numbers gathered for them at a time.
 RESAMPLES, GATHERED = 1000, 2**22
-# Examples that the entropy and the distance of a head are means over, and those that its mean context is of.
+# Examples for the mean entropy and distance of a head, and for its mean context.
 SUMMARIZED, AVERAGED = 100, 1000
-# e to more than this is no float
+# exp overflows a float above this
 MAX_NATS = 700.0
-# Heads of the list below the table of costs.
+# Heads listed below the table of costs.
 LISTED = 10
 # Maximum bytes of a file of costs.
 LARGEST = 2**26
@@ -40,13 +40,13 @@ LARGEST = 2**26
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that a run is judged by.
+    """A metric for evaluating a run.
 
     Args:
-        name: such as "loss".
-        unit: of the number, such as "nats per token".
-        sign: 1 if a larger number is worse, −1 if a smaller one is.
-        score: the number, from sums over examples: (R, k) → (R,).
+        name: its name, such as "loss".
+        unit: unit of the score, such as "nats per token".
+        sign: 1 if higher scores are worse, −1 if lower scores are worse.
+        score: computes scores from sums over examples, (R, k) → (R,).
     """
 
     name: str
@@ -66,11 +66,11 @@ PERPLEXITY = Metric("perplexity", "", 1, lambda sums: np.exp(np.minimum(_ratio(s
 
 
 class HeadJudge(ABC):
-    """Judges a model on examples, as it is when it is asked.
+    """Evaluates a model, in its current state, on examples.
 
     Args:
         model: in evaluation mode.
-        metric: of the judgement.
+        metric: the metric to compute.
     """
 
     def __init__(self, model: nn.Module, metric: Metric) -> None:
@@ -82,19 +82,19 @@ class HeadJudge(ABC):
 
     @abstractmethod
     def statistics(self) -> np.ndarray:
-        """Return the numbers of each example, (N, k), whose sums the metric takes."""
+        """Return the statistics of each example, (N, k); the metric is computed from their sums."""
 
     @abstractmethod
     def maps(self, example: int) -> Mapping[str, AttentionMap]:
-        """Run the model over one example, without padding, and return every map by the name of its module."""
+        """Run the model on one example, without padding, and return every attention map by module name."""
 
 
 class HeadSummary(NamedTuple):
-    """The mean over the queries of a head.
+    """Means over the queries of a head.
 
     Args:
-        entropy: of the weights, in nats; None if they are no distribution.
-        distance: in tokens; None too if keys are of another text.
+        entropy: mean entropy of the weights, in nats; None if they are not distributions.
+        distance: mean distance, in tokens; also None if the keys belong to another text.
     """
 
     entropy: float | None
@@ -106,13 +106,13 @@ UNKNOWN = HeadSummary(None, None)
 
 @dataclass(frozen=True)
 class HeadCost:
-    """The loss of a head.
+    """The cost of changing a head.
 
     Args:
         module: the path of its module.
         head: its index.
         score: the metric with the head changed.
-        cost: how much worse that is than without a change.
+        cost: difference from the unchanged model, positive if worse.
         low: the lower end of the cost's 95 % interval.
         high: the upper end.
         entropy: see `HeadSummary`.
@@ -133,10 +133,10 @@ _COST = TypeAdapter(HeadCost)
 
 
 def head_summaries(judge: HeadJudge) -> dict[tuple[str, int], HeadSummary]:
-    """Return every head of a model, by the path of its module and its index, with means over the first examples.
+    """Return a summary of every head, by module path and head index, averaged over the first examples.
 
     Raises:
-        ArgumentError: the model has no attention, or there is no example.
+        ArgumentError: the model has no attention, or there are no examples.
     """
     totals: dict[str, tuple[Tensor | None, ...]] = {}
     counts: dict[str, int] = {}
@@ -169,7 +169,7 @@ def head_summaries(judge: HeadJudge) -> dict[tuple[str, int], HeadSummary]:
 def _summed(weights: AttentionMap, measure: str) -> Tensor | None:
     """Return the sum of a measure over the queries of a map's first sequence, (H,).
 
-    None if the weights are no distribution.
+    None if the weights are not distributions.
     """
     if not weights.is_distribution:
         return None
@@ -177,15 +177,15 @@ def _summed(weights: AttentionMap, measure: str) -> Tensor | None:
 
 
 class Ablation:
-    """Costs of the heads of a model on a judge's examples.
+    """Measures the costs of changing a model's heads on a judge's examples.
 
     Args:
-        judge: of the model.
-        change: "zero", "uniform" or "mean", over the judge's first examples: see `attent.intervene`.
+        judge: evaluates the model.
+        change: "zero", "uniform" or "mean" (over the judge's first examples); see `attent.intervene`.
 
     Raises:
         UnknownNameError: there is no such change.
-        ArgumentError: there is no example.
+        ArgumentError: there are no examples.
     """
 
     def __init__(self, judge: HeadJudge, change: str = "zero") -> None:
@@ -196,7 +196,7 @@ class Ablation:
         self.means = _means(judge) if change == "mean" else None
 
     def cost(self, module: str, head: int, summary: HeadSummary = UNKNOWN) -> HeadCost:
-        """Judge the model with one head changed, on the same examples and resamples as without."""
+        """Return the cost of changing one head, on the same examples and resamples as the unchanged model."""
         metric = self.judge.metric
         with intervene(self.judge.model, {module: {head: self.change}}, means=self.means):  # pyright: ignore[reportArgumentType]
             statistics = _statistics(self.judge)
@@ -206,9 +206,9 @@ class Ablation:
 
 
 def _statistics(judge: HeadJudge) -> np.ndarray:
-    """Return the numbers of each example as a judge finds them, every layer of a quantized model computed in float32.
+    """Return a judge's statistics of each example, with every layer of a quantized model computed in float32.
 
-    A stack with a changed head is computed so, and a head shall not pay for what the other type of weights costs.
+    A stack with a changed head is computed in float32 too, so the cost of a head does not include that of quantization.
     """
     is_quantized = packed_linear.kind_of(judge.model) is not WeightType.FLOAT32
     with head_means(judge.model) if is_quantized else nullcontext():
@@ -223,14 +223,14 @@ def _means(judge: HeadJudge) -> Mapping[str, Tensor]:
 
 
 def _scores(metric: Metric, statistics: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return a metric of examples with these statistics (N, k), and of the same resamples of N each time, (R,)."""
+    """Return a metric of examples from their statistics (N, k), and its values on bootstrap resamples, (R,)."""
     if not len(statistics):
         raise ArgumentError("there is no example to judge heads by")
     return float(metric.score(statistics.sum(0, keepdims=True))[0]), metric.score(resampled_sums(statistics))
 
 
 def resampled_sums(statistics: np.ndarray) -> np.ndarray:
-    """Return the sums of statistics (N, k) over resamples of N examples, (R, k): the same examples for the same N."""
+    """Return sums of statistics (N, k) over bootstrap resamples, (R, k); the same N always gives the same resamples."""
     generator, count = np.random.default_rng(0), len(statistics)
     size = max(GATHERED // statistics.size, 1)
     sizes = [min(size, RESAMPLES - begin) for begin in range(0, RESAMPLES, size)]
@@ -240,22 +240,22 @@ def resampled_sums(statistics: np.ndarray) -> np.ndarray:
 def judge_heads(
     judge: HeadJudge, change: str, say: Callable[[str], None], out: Path | None = None, settings: Any = None
 ) -> tuple[Ablation, list[HeadCost]]:
-    """Return the costs of all heads, and save them as JSON lines.
+    """Measure the costs of all heads, and save them as JSON lines.
 
-    The first line of the file has the settings. If it is incomplete, the heads that it lacks are judged; see
+    The first line of the file holds the settings. If the file is incomplete, only the missing heads are evaluated; see
     `attent.runs.results.ResultFile`.
 
     Args:
-        judge: of the model.
+        judge: evaluates the model.
         change: see `Ablation`.
         say: shows the progress to the user.
         out: the file; none by default.
-        settings: what the costs depend on, as JSON has it.
+        settings: the settings that the costs depend on, JSON-serializable.
 
     Raises:
         ArgumentError: the file was made with other settings.
-        DataError: it is damaged.
-        RunError: it cannot be written, or another process is writing it.
+        DataError: the file is damaged.
+        RunError: the file cannot be written, or another process is writing it.
     """
     is_new, header = out is not None and not is_there(out), json.dumps(settings, sort_keys=True)
     with ResultFile(out, settings, resume=True) if is_new and out is not None else nullcontext() as results:
@@ -296,12 +296,12 @@ def _read_costs(path: Path, header: str) -> dict[tuple[str, int], HeadCost]:
 
 
 def ranked(costs: Iterable[HeadCost]) -> list[HeadCost]:
-    """Return heads by their cost, the largest first."""
+    """Return the heads sorted by cost, highest first."""
     return sorted(costs, key=lambda cost: (-cost.cost, cost.module, cost.head))
 
 
 def cost_lines(metric: Metric, costs: Sequence[HeadCost]) -> list[str]:
-    """Return the costs as a table of modules × heads, and the heads that cost most, with intervals."""
+    """Format the costs as a table of modules × heads, followed by the heads with the highest costs."""
     modules = list(dict.fromkeys(cost.module for cost in costs))
     by_head = {(cost.module, cost.head): cost.cost for cost in costs}
     heads = max(cost.head for cost in costs) + 1
@@ -317,7 +317,7 @@ def cost_lines(metric: Metric, costs: Sequence[HeadCost]) -> list[str]:
 
 
 def ranking_lines(metric: Metric, costs: Sequence[HeadCost]) -> list[str]:
-    """Return a line for each head: its cost, the interval, and what its weights are like."""
+    """Format a table with one line per head: its cost, interval, entropy and distance."""
     rows = [["module", "head", "cost", "95 % interval", "entropy, nats", "distance, tokens"]]
     for cost in costs:
         interval = f"{_signed(metric, cost.low)} to {_signed(metric, cost.high)}"
@@ -331,7 +331,7 @@ def _signed(metric: Metric, number: float) -> str:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows with the first column to the left and the others to the right."""
+    """Format rows as lines, with the first column left-aligned and the others right-aligned."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(

@@ -1,6 +1,6 @@
-"""Word alignment: from a pair of texts to links between their words, read from a translator's attention.
+"""Word alignment: links between the words of two texts, read from a translator's attention.
 
-`rank_selectors` chooses the attention to read by gold links.
+`rank_selectors` ranks the layers and heads to read from by their agreement with gold links.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from attent.text.tokenizer import Tokenizer, marks_of
 Units = Literal["words", "tokens"]
 Words = Sequence[int | None]
 
-# The marks by which tokenizers of subwords show where words begin or end.
+# Markers of word boundaries in subword tokenizers.
 SPACE = "▁"
 MARKS = (SPACE, "##", "@@", "</w>")
 WORD = re.compile(r"\S+")
@@ -33,11 +33,11 @@ WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True)
 class TokenizedPair:
-    """A pair as a model reads it, and the units that links are between.
+    """A tokenized pair, and the words that its tokens belong to.
 
     Args:
-        source: tokens.
-        target: tokens, without BOS and EOS.
+        source: source tokens.
+        target: target tokens, without BOS and EOS.
         source_words: the word index of each source token; None for tokens outside words.
         target_words: the word index of each target token, likewise.
     """
@@ -51,13 +51,13 @@ class TokenizedPair:
 def tokenize_pair(
     source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer], units: Units = "words"
 ) -> TokenizedPair:
-    """Tokenize a pair of texts, to be linked by words, which are separated by spaces, or by tokens.
+    """Tokenize a pair of texts for linking by space-separated words or by tokens.
 
     Args:
         source: the text that the model reads.
         target: its translation.
-        tokenizers: the model's, of the source and of the target.
-        units: the ends of the links.
+        tokenizers: the model's source and target tokenizers.
+        units: the units to link, words or tokens.
     """
     sides = [
         _ids_and_words(text, tokenizer, units) for text, tokenizer in zip((source, target), tokenizers, strict=True)
@@ -71,7 +71,7 @@ def _ids_and_words(text: str, tokenizer: Tokenizer, units: Units) -> tuple[list[
 
 
 def text_pieces(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
-    """Return the piece of each token of a text; empty for a mark, which is no piece of the text."""
+    """Return the piece of text of each token; empty for special marks, which are not part of the text."""
     pieces, marks = tokenizer.pieces(text, ids), marks_of(tokenizer)
     return ["" if token in marks else piece for piece, token in zip(pieces, ids, strict=True)] if marks else pieces
 
@@ -88,7 +88,7 @@ def align(
     Args:
         model: in evaluation mode.
         pairs: sources and their translations.
-        selector: layer, head and row token of the weights; the default of `source_attention` unless given.
+        selector: layer, head and meaning of the rows; by default that of `source_attention`.
         threshold: as for `extract_links`.
     """
     result: list[list[Link]] = [[] for _ in pairs]
@@ -103,9 +103,9 @@ def align(
 def all_word_matrices(
     model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair]
 ) -> Iterator[tuple[np.ndarray, AttentionSelector, Tensor]]:
-    """Return the weights between words by every selector of the model, a batch of pairs at a time, in any order.
+    """Yield the weights between words for every selector of the model, one batch of pairs at a time, in any order.
 
-    Each item has the pairs' indices (N,), the selector, and the result of `merge_to_words`.
+    Each item holds the pairs' indices (N,), the selector, and the result of `merge_to_words`.
     """
     for rows, attentions in forced_batches(model, [pair.source for pair in pairs], [pair.target for pair in pairs]):
         batch = [pairs[row] for row in rows]
@@ -120,10 +120,9 @@ def _merge(weights: Tensor, pairs: Sequence[TokenizedPair]) -> Tensor:
 def rank_selectors(
     model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], gold: Sequence[Gold], *, threshold: float | None = None
 ) -> list[tuple[AttentionSelector, Agreement]]:
-    """Judge every layer, every head and the mean over heads, with rows about either token, the lowest error rate first.
+    """Rank every layer, head and mean over heads, with rows about either token, by error rate, lowest first.
 
-    A choice among many on the very pairs that judge it reports the luck of the choice too: choose on some pairs, judge
-    on others.
+    The lowest error rate is too optimistic on the pairs used for the choice: choose on some pairs, evaluate on others.
 
     Args:
         model: in evaluation mode.
@@ -136,7 +135,7 @@ def rank_selectors(
     """
     if len(pairs) != len(gold):
         raise ShapeError(f"each of {len(pairs)} pairs needs gold links, got {len(gold)}")
-    # the sure links of all pairs, also of those without weights
+    # sure links of all pairs, including those without weights
     total = sum((agreement((), links) for links in gold), Agreement())
     results: dict[AttentionSelector, Agreement] = {}
     for rows, selector, matrices in all_word_matrices(model, pairs):
@@ -148,7 +147,7 @@ def rank_selectors(
 
 
 def all_selectors(heads: Sequence[int]) -> list[AttentionSelector]:
-    """Return the selectors of a model with `heads` heads in each layer: every head, and the mean of several heads."""
+    """Return all selectors of a model, given the number of heads per layer: every head, and means over heads."""
     return [
         AttentionSelector(layer, head, about)
         for layer, count in enumerate(heads)
@@ -158,7 +157,7 @@ def all_selectors(heads: Sequence[int]) -> list[AttentionSelector]:
 
 
 def word_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
-    """Return the index of the space-separated word that each piece lies in, from 0; None for spaces and empty pieces.
+    """Return the zero-based index of each piece's space-separated word; None for spaces and empty pieces.
 
     Args:
         text: the text.
@@ -171,9 +170,9 @@ def word_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
 
 
 def _indices_by_spaces(text: str, pieces: Sequence[str]) -> list[int | None] | None:
-    """Return `word_indices` of pieces that spell the text with "▁" for each of its spaces, at the beginning of a piece.
+    """Return `word_indices` for pieces that spell the text with "▁" for spaces, only at the beginning of a piece.
 
-    None of others.
+    Return None for other pieces.
     """
     words = text.split()
     if " ".join(words) != text or any(mark in text for mark in MARKS):
@@ -185,12 +184,12 @@ def _indices_by_spaces(text: str, pieces: Sequence[str]) -> list[int | None] | N
     for piece in pieces:
         word += piece.startswith(SPACE)
         indices.append(None if piece in ("", SPACE) else word)
-    # no piece has a space within
+    # no piece contains a space inside
     return indices if word + 1 == len(words) else None
 
 
 def piece_starts(text: str, pieces: Sequence[str]) -> list[int | None]:
-    """Return where each piece begins in a text, spaces left out; None for spaces and empty pieces.
+    """Return the position in a text at which each piece begins, after any space; None for spaces and empty pieces.
 
     Arguments as for `word_indices`.
     """
@@ -216,9 +215,9 @@ def piece_starts(text: str, pieces: Sequence[str]) -> list[int | None]:
 
 
 def merge_to_words(weights: Tensor, sources: Sequence[Words], targets: Sequence[Words]) -> Tensor:
-    """Return the weights between words of several pairs.
+    """Merge weights between pieces into weights between words, for several pairs.
 
-    Summed over the pieces of the source word, averaged over those of the target word.
+    Weights are summed over the pieces of a source word and averaged over those of a target word.
 
         A(w, u) = 1/|w| Σ_{t ∈ w} Σ_{i ∈ u} α(t, i)
 
@@ -228,8 +227,8 @@ def merge_to_words(weights: Tensor, sources: Sequence[Words], targets: Sequence[
     Args:
         weights: (N, Tq, Tk); row t is about target piece t. Rows and columns beyond those of a pair are ignored, but
             must be finite.
-        sources: of each pair, the word index of each source piece; None for pieces to leave out.
-        targets: of each pair, the word index of each target piece, likewise.
+        sources: for each pair, the word index of each source piece; None for pieces to leave out.
+        targets: for each pair, the word index of each target piece, likewise.
 
     Returns:
         (N, target words, source words), padded with zeros; a row of zeros for a word without pieces.
@@ -252,18 +251,18 @@ def _memberships(words: Sequence[Words], pieces: int) -> Tensor:
 
 
 def extract_links(weights: Tensor, threshold: float | None = None) -> list[list[Link]]:
-    """Link each target word to the source word of the largest weight, or to all whose weight is above a threshold.
+    """Link each target word to the source word with the largest weight, or to all with a weight above a threshold.
 
         a(t) = argmax_i A(t, i),  or  {(i, t) : A(t, i) > θ}
 
-    Source of the first: Luong et al. (2015), §5.4, arXiv 1508.04025; of equal weights the first one counts.
+    The first form is from Luong et al. (2015), §5.4, arXiv 1508.04025; ties go to the first source word.
 
     Args:
         weights: (N, target words, source words) of several pairs, padded with zeros.
-        threshold: θ, at least 0; the largest weight alone by default.
+        threshold: θ, at least 0; by default only the largest weight counts.
 
     Returns:
-        Of each pair (source word, target word), from 0, in the order of the target; a row of zeros has no link.
+        The zero-based (source word, target word) links of each pair, in target order; a row of zeros has no link.
     """
     if not weights.numel():
         return [[] for _ in weights]

@@ -1,18 +1,18 @@
-"""Attention to the source while a translator is given the target (forced decoding).
+"""Attention to the source under forced decoding, in which a translator is given the target.
 
-A row can be about either of two target tokens. Step t of a decoder reads token y_{t−1}, BOS first, and produces
-y_t; its attention to the source has one row, which is about one of two tokens:
+Step t of a decoder reads token y_{t−1}, starting with BOS, and produces y_t. Its attention to the source has one row,
+which can be about either of two tokens:
 
 - **the token produced**: row t is about y_t. The context of row t goes into p(y_t), in every kind of model.
 - **the token read in**: row t is about y_{t−1}; the row of the next step belongs to y_t.
 
-The default is the token produced. Bahdanau's decoder allows no other: its query s_{t−1} has not read y_{t−1} yet
-(`BahdanauDecoder`), except with `token_in_query`. Luong's state and a Transformer's layer have read it, so that a row
-may be about either. Luong et al. (2015, footnote 14, arXiv 1508.04025) found location-based weights to be about the
-word produced and content-based ones about the word read in; Garg et al. (2019, arXiv 1909.02074) read the word produced
-from the penultimate layer; Chen et al. (2020, arXiv 2004.14837) found the lower layers of a Transformer's decoder to
-align the word read in, and better. `attent.alignment.aligner.rank_selectors` decides for a given model;
-docs/alignments.md has the results of ours.
+The default is the token produced. Bahdanau's decoder supports only that: its query s_{t−1} has not read y_{t−1} yet
+(`BahdanauDecoder`), except with `token_in_query`. Luong's state and a Transformer's layer have read it, so a row can be
+about either. Luong et al. (2015, footnote 14, arXiv 1508.04025) found location-based weights to be about the word
+produced and content-based ones about the word read in; Garg et al. (2019, arXiv 1909.02074) read the word produced from
+the penultimate layer; Chen et al. (2020, arXiv 2004.14837) found that the lower layers of a Transformer's decoder align
+the word read in, with better results. `attent.alignment.aligner.rank_selectors` decides for a given model;
+docs/alignments.md has our results.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from attent.text.tokenizer import BOS
 About = Literal["produced", "read"]
 ABOUT: tuple[About, ...] = get_args(About)
 ABOUT_LABELS: dict[About, str] = {"produced": "the token produced", "read": "the token read in"}
-# The weights of one batch then take at most some ten megabytes a layer.
+# Limits the weights of one batch to some ten megabytes per layer.
 BATCH_TOKENS = 2048
 BATCH = BatchSize(tokens=BATCH_TOKENS)
-# Weights of a layer, all heads and rows together, that are computed at a time.
+# Maximum weights of a layer, over all heads and rows, computed at a time.
 MAX_WEIGHTS = 2**24
 
 
@@ -48,8 +48,8 @@ class AttentionSelector:
     """Selects a layer, a head and the meaning of rows among a model's attention weights.
 
     Args:
-        layer: of those with attention to the source, from 0; the last by default.
-        head: from 0; the mean over heads by default.
+        layer: zero-based index among the layers with attention to the source; the last by default.
+        head: zero-based index of the head; the mean over heads by default.
         about: the target token that a row is about.
 
     Raises:
@@ -65,19 +65,19 @@ class AttentionSelector:
 
     @classmethod
     def of_run(cls, config: RunConfig | None) -> AttentionSelector:
-        """Return the choice that is kept with a run; the default without one.
+        """Return the selector stored with a run, or the default if there is none.
 
         Args:
-            config: of the run; None for a model that did not come from one.
+            config: the run's config; None for a model that does not come from a run.
         """
         chosen = None if config is None else config.alignment
         return cls() if chosen is None else cls(chosen.layer, chosen.head, chosen.about)
 
     def of(self, attentions: Mapping[str, Tensor]) -> Tensor:
-        """Return the selected weights, (…, Tq, Tk): a row for each target token but EOS.
+        """Return the selected weights, (…, Tq, Tk), with a row for each target token except EOS.
 
         Args:
-            attentions: to the source by name, (…, H, Tq + 1, Tk) each, a row for each step.
+            attentions: attention to the source by layer name, (…, H, Tq + 1, Tk) each, with a row per step.
 
         Raises:
             ArgumentError: there is no such layer or no such head.
@@ -86,7 +86,7 @@ class AttentionSelector:
         return weights[..., :-1, :] if self.about == "produced" else weights[..., 1:, :]
 
     def layer_index(self, count: int) -> int:
-        """Return the layer, from 0, of so many.
+        """Return the zero-based index of the selected layer among `count` layers.
 
         Raises:
             ArgumentError: there is no such layer.
@@ -94,7 +94,7 @@ class AttentionSelector:
         return count - 1 if self.layer is None else check_index("layer", self.layer, count)
 
     def of_layer(self, weights: Tensor) -> Tensor:
-        """Return the weights (…, T, Tk) of the head among those of a layer, (…, H, T, Tk).
+        """Return the selected head's weights (…, T, Tk) from those of a layer, (…, H, T, Tk).
 
         Raises:
             ArgumentError: there is no such head.
@@ -115,19 +115,19 @@ class AttentionSelector:
 def forced_batches(
     model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> Iterator[tuple[np.ndarray, dict[str, Tensor]]]:
-    """Return the attention of each step to the source's tokens, while the model is given the target.
+    """Yield the attention of each step to the source tokens under forced decoding.
 
     Weights depend neither on the batch nor on the order of the pairs, except for the last bits on processors whose
     matrix products depend on a row's index.
 
     Args:
         model: in evaluation mode.
-        sources: tokens.
-        targets: tokens, without BOS and EOS.
+        sources: source tokens of each pair.
+        targets: target tokens of each pair, without BOS and EOS.
 
     Returns:
-        Batches in any order, without pairs with an empty side: the pairs' indices (N,), and by the name of each layer
-        the weights (N, H, T, Tk), padded, a row for each step; the last step of a pair produces EOS.
+        Batches in any order, without pairs with an empty side: the pairs' indices (N,), and the padded weights (N, H,
+        T, Tk) by layer name, with a row per step; the last step of a pair produces EOS.
 
     Raises:
         ArgumentError: the model has no attention to the source.
@@ -141,7 +141,7 @@ def forced_batches(
 def _forced_maps(
     model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> Iterator[tuple[np.ndarray, dict[str, AttentionMap]]]:
-    """Return the pairs' indices (N,) of a batch, and the maps of all layers' attention to the source, padded."""
+    """Yield each batch's pair indices (N,), and the padded maps of all layers' attention to the source."""
     device = next(model.parameters()).device
     source, target = Sequences(sources), Sequences([[BOS, *target] for target in targets])
     lengths, order = np.maximum(source.lengths, target.lengths), _full_pairs(source, target)
@@ -166,24 +166,24 @@ def selected_batches(
     targets: Sequence[Sequence[int]],
     selector: AttentionSelector,
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Return the selected attention of each target token to the source's tokens, a batch of pairs at a time.
+    """Yield the selected attention of each target token to the source tokens, one batch of pairs at a time.
 
-    See `forced_batches`. A model that computes a layer's attention by itself computes nothing beyond it, and pads
-    targets by nothing: neither changes a row by more than the last bits. In inference mode, where the compiled library
-    encodes sources without their padding.
+    See `forced_batches`. A model that can compute a single layer's attention computes nothing beyond that layer, and
+    its targets are not padded to a multiple; this changes at most the last bits of a row. Computation runs in inference
+    mode, in which the compiled library encodes sources without their padding.
 
     Args:
         model: in evaluation mode.
-        sources: tokens.
-        targets: tokens, without BOS and EOS.
+        sources: source tokens of each pair.
+        targets: target tokens of each pair, without BOS and EOS.
         selector: layer, head and meaning of the rows.
 
     Returns:
-        Batches in any order, without pairs with an empty side: the pairs' indices (N,), and the weights (N, Tq, Tk) in
-        float32 on the CPU, padded, a row for each token of a target.
+        Batches in any order, without pairs with an empty side: the pairs' indices (N,), and the padded weights (N, Tq,
+        Tk) in float32 on the CPU, with a row per target token.
 
     Raises:
-        ArgumentError: the model has no attention to the source, or not this layer or head.
+        ArgumentError: the model has no attention to the source, or no such layer or head.
     """
     layers = model.source_attention_layers
     if not layers:
@@ -195,14 +195,14 @@ def selected_batches(
     device, longest, layer = next(model.parameters()).device, model.longest, selector.layer_index(layers)
     source, target = Sequences(sources), Sequences([[BOS, *target] for target in targets])
     order = _full_pairs(source, target)
-    # sources are padded in any case; targets of one length side by side need no padding
+    # sources are padded anyway; adjacent targets of equal length need no padding
     order = order[np.lexsort((target.lengths[order], -(-source.lengths[order] // KEY_MULTIPLE)))]
     lengths = np.maximum(source.lengths, target.lengths)
     for rows in cut_batches(order, lengths, BATCH):
         filled = _filled(rows, lengths)
         source_ids = torch.from_numpy(source.pad(filled, KEY_MULTIPLE)[:, :longest]).to(device)
         tokens = torch.from_numpy(target.pad(filled)).to(device)
-        # what follows a step changes nothing: the last one produces EOS, which no row is about
+        # later tokens do not affect a step: the last one produces EOS, which no row is about
         tokens = tokens[:, :-1] if selector.about == "produced" else tokens
         memory = model.encode(source_ids, torch.from_numpy(source.lengths[filled]).to(device))
         weights = _of_rows(model.source_attention(memory, tokens, layer), selector, len(rows))
@@ -215,16 +215,16 @@ def source_attention(
     targets: Sequence[Sequence[int]],
     selector: AttentionSelector | None = None,
 ) -> list[Tensor]:
-    """Return the selected attention of each target token to the source's tokens; see `forced_batches`.
+    """Return the selected attention of each target token to the source tokens; see `forced_batches`.
 
     Args:
         model: in evaluation mode.
-        sources: tokens.
-        targets: tokens, without BOS and EOS.
+        sources: source tokens of each pair.
+        targets: target tokens of each pair, without BOS and EOS.
         selector: the last layer, the mean over heads and rows about the token produced by default.
 
     Returns:
-        For each pair (Tq, Tk), a row for each target token; either side may be empty.
+        The weights of each pair, (Tq, Tk), with a row per target token; either side may be empty.
     """
     maps = [torch.zeros(len(target), len(source)) for source, target in zip(sources, targets, strict=True)]
     for rows, batch in selected_batches(model, sources, targets, selector or AttentionSelector()):
@@ -239,7 +239,7 @@ def _full_pairs(source: Sequences, target: Sequences) -> np.ndarray:
 
 
 def _of_rows(weights: AttentionMap, selector: AttentionSelector, count: int) -> Tensor:
-    """Return the weights (count, T, Tk) of the selected head of the first pairs, computed some rows at a time."""
+    """Return the selected head's weights (count, T, Tk) of the first pairs, computed in blocks of rows."""
     batch, heads, queries, keys = weights.shape
     step = max(1, MAX_WEIGHTS // (batch * heads * keys))
     if step >= queries:
@@ -252,9 +252,9 @@ def _of_rows(weights: AttentionMap, selector: AttentionSelector, count: int) -> 
 
 
 def _filled(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return rows with the last one repeated up to a multiple, by which products do not depend on their number.
+    """Repeat the last row up to a multiple, so that matrix products do not depend on the number of rows.
 
-    A pair that fills a batch by itself is always alone, and is not repeated: its copies would take memory.
+    A pair that fills a batch by itself is always alone, and is not repeated, to save memory.
     """
     if lengths[rows[0]] > BATCH_TOKENS:
         return rows

@@ -1,12 +1,12 @@
-"""Choice of the attention to align words by, from pairs without gold links, by one run or by runs of both directions.
+"""Choice of the attention for word alignment without gold links, using one run or runs of both directions.
 
-- **One run**: a head that aligns looks at the source word that the model needs to produce a target word. Each source
-  word in turn is replaced by others at random, and what the target's words lose in log-probability says how far each
-  depends on it: the prediction difference of Li et al. 2019, On the Word Alignment from Neural Machine Translation,
-  https://aclanthology.org/P19-1124, who read links from it. A head is judged by its links: the difference that the
-  linked word makes over the largest that any source word makes.
-- **Two runs**, of opposite directions: the attention of one and that of the other whose links agree best, each taken as
-  the other's gold links (Chen et al. 2020, arXiv 2004.14837).
+- **One run**: an aligning head attends to the source word that the model needs to produce a target word. Each source
+  word in turn is replaced by random words, and the log-probability that each target word loses measures its dependence
+  on that source word: the prediction difference of Li et al. 2019, On the Word Alignment from Neural Machine
+  Translation, https://aclanthology.org/P19-1124, who read links from it. The score of a head is the prediction
+  difference of the linked word divided by the largest of any source word.
+- **Two runs** of opposite directions: the attentions whose links agree best, with the links of each run serving as gold
+  links for the other (Chen et al. 2020, arXiv 2004.14837).
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from attent.errors import ShapeError
 from attent.models.model import EncoderDecoder
 from attent.text.tokenizer import BOS
 
-# Minimum loss in nats; a target word that loses less without any source word follows from the words before it.
+# Minimum loss in nats; a target word that loses less, whichever source word is removed, follows from its prefix.
 DEPENDENT = 0.5
-# Tokens that are decoded at once: their logits take a quarter of a gigabyte at a vocabulary of 32,000.
+# Tokens decoded at a time; their logits take a quarter of a gigabyte with a vocabulary of 32,000.
 TOKENS = 1024
 
 
 def rank_by_differences(
     model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], *, seed: int = 0
 ) -> list[tuple[AttentionSelector, float]]:
-    """Judge every layer, every head and the mean over heads by how much predictions depend on the linked source words.
+    """Rank every layer, head and mean over heads by how much predictions depend on the linked source words.
 
-    Rows are about either token. It decodes a pair once for each of its source words: a few hundred pairs are enough.
+    Rows about either token are tried. A pair is decoded once per source word; a few hundred pairs are enough.
 
     Args:
         model: in evaluation mode.
         pairs: sources and their translations.
-        seed: of the words put in the place of others.
+        seed: random seed of the replacement words.
 
     Returns:
-        The selectors and, of the target words that depend on their source, the mean of the difference that the linked
-        source word makes over the largest that any makes, 0 to 1: the largest first. Empty if no target word depends on
-        its source.
+        The selectors and their scores, 0 to 1, highest first; empty if no target word depends on its source. A score is
+        the mean, over target words that depend on their source, of the linked source word's difference divided by the
+        largest difference.
     """
     differences = prediction_differences(model, pairs, seed=seed)
     sums: dict[AttentionSelector, float] = {}
@@ -76,7 +76,7 @@ def prediction_differences(
     Args:
         model: in evaluation mode.
         pairs: sources and their translations.
-        seed: of the draws.
+        seed: random seed.
     """
     device, random = next(model.parameters()).device, np.random.default_rng(seed)
     pieces = [
@@ -110,15 +110,15 @@ def rank_directions(
     forward: tuple[EncoderDecoder[Any], Sequence[TokenizedPair]],
     backward: tuple[EncoderDecoder[Any], Sequence[TokenizedPair]],
 ) -> list[tuple[AttentionSelector, AttentionSelector, float]]:
-    """Judge every attention of one run beside every attention of a run of the other direction, best first.
+    """Rank all combinations of an attention of one run with one of a run for the other direction, best first.
 
     Args:
-        forward: a model in evaluation mode, and sources and their translations.
-        backward: a model of the other direction, and the same pairs the other way round, with the same words.
+        forward: a model in evaluation mode, with pairs of sources and translations.
+        backward: a model for the other direction, with the same pairs reversed and the same words.
 
     Returns:
-        The selector of each run, and the error rate of the links of one by those of the other: 1 − 2 |A ∩ B| /
-        (|A| + |B|).
+        The selector of each run, and the error rate of one run's links against the other's: 1 − 2 |A ∩ B| / (|A| +
+        |B|).
 
     Raises:
         ShapeError: the numbers of pairs differ.
@@ -143,9 +143,9 @@ def rank_directions(
 def _row_links(
     model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], column_starts: np.ndarray, row_starts: np.ndarray
 ) -> Mapping[AttentionSelector, np.ndarray]:
-    """Return by selector the word that each target word of all pairs is linked to, both counted through all pairs.
+    """Return, by selector, the source word linked to each target word, both numbered across all pairs.
 
-    −1 for none.
+    −1 means no link.
     """
     results: dict[AttentionSelector, np.ndarray] = {}
     for rows, selector, matrices in all_word_matrices(model, pairs):
@@ -159,13 +159,13 @@ def _row_links(
 
 
 def _word_starts(sentences: Sequence[tuple[Words, Words]]) -> np.ndarray:
-    """Return where the words of each sentence begin among those of all, by two tokenizations, and the total.
+    """Return the offset of each sentence's words among those of all sentences, and the total, (N + 1,).
 
-    Each is (N + 1,).
+    The number of words of a sentence is the larger one of its two tokenizations.
     """
     return np.cumsum([0, *(max(map(_count, tokenizations)) for tokenizations in sentences)], dtype=np.int64)
 
 
 def _count(words: Words) -> int:
-    """Return the number of words that pieces lie in."""
+    """Return the number of words that contain pieces."""
     return max((word for word in words if word is not None), default=-1) + 1

@@ -1,4 +1,4 @@
-"""Alignments in the format of alignment tools: `0-0 1-2`, and in gold files `3?4` or `3p4` for possible links."""
+"""The Pharaoh format of alignments: `0-0 1-2`, with `3?4` or `3p4` for possible links in gold files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SURE = "-"
 
 
 def pharaoh(links: Collection[Link], possible: Collection[Link] = ()) -> str:
-    """Format links as `source-target`, possible ones as `source?target`, from 0, in the order of the source."""
+    """Format links as `source-target` and possible ones as `source?target`, zero-based, in source order."""
     signs = dict.fromkeys(possible, "?") | dict.fromkeys(links, SURE)
     return " ".join(f"{source}{signs[source, target]}{target}" for source, target in sorted(signs))
 
@@ -25,7 +25,7 @@ def parse(line: str, location: str = "", *, first: int = 0) -> Gold:
 
     Args:
         line: links separated by spaces.
-        location: of the line, for error messages.
+        location: location of the line, for error messages.
         first: the number of the first word in it, 0 or 1.
 
     Raises:
@@ -66,10 +66,10 @@ def check(gold: Gold, source: int, target: int, location: str) -> None:
         gold: the links of one pair.
         source: number of words of its source.
         target: number of words of its target.
-        location: of the links, for error messages.
+        location: location of the links, for error messages.
 
     Raises:
-        DataError: a link names a word beyond the end.
+        DataError: a link refers to a word past the end.
     """
     for link in sorted(gold.possible):
         if link[0] >= source or link[1] >= target:

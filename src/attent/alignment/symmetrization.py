@@ -1,4 +1,4 @@
-"""Symmetrization: one alignment from two, one for each direction of translation.
+"""Symmetrization: combining the alignments of both translation directions into one.
 
 Sources: Och and Ney (2003), §4, https://aclanthology.org/J03-1002 (intersection, union, and the idea of growing);
 Koehn, Och and Marcu (2003), https://aclanthology.org/N03-1017, and Koehn et al. (2005),
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from attent.errors import check_known
 from attent.text.text import Link
 
-# In (source, target): the neighbors that share a word first, then the diagonal ones.
+# Offsets (source, target): the neighbors that share a word first, then the diagonal ones.
 NEIGHBORS = ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))
 
 
@@ -21,14 +21,14 @@ def symmetrize(forward: Collection[Link], backward: Collection[Link], method: st
     """Combine two alignments.
 
     - intersection: A ∩ B; union: A ∪ B.
-    - grow-diag: start from the intersection; add link after link of the union that neighbors a chosen one, also
-      diagonally, and one of whose words has no link yet.
-    - grow-diag-final: then add links of A, and after them of B, one of whose words has no link yet.
-    - grow-diag-final-and: then add links of A, and after them of B, both of whose words have no link yet.
+    - grow-diag: start from the intersection; repeatedly add links of the union that neighbor a chosen one, including
+      diagonally, and have at least one unlinked word.
+    - grow-diag-final: then add links of A, and then of B, with at least one unlinked word.
+    - grow-diag-final-and: then add links of A, and then of B, whose words are both unlinked.
 
     Args:
-        forward: A, (source, target) each.
-        backward: B, likewise (source, target).
+        forward: A, as (source, target) links.
+        backward: B, also as (source, target) links.
         method: one of these names.
 
     Raises:
@@ -39,7 +39,7 @@ def symmetrize(forward: Collection[Link], backward: Collection[Link], method: st
 
 
 def _grow_diag(forward: set[Link], backward: set[Link]) -> set[Link]:
-    """Grow the intersection; an added link counts at once, also as one to grow from."""
+    """Grow the intersection; an added link takes effect immediately, and further links can grow from it."""
     chosen, union = forward & backward, forward | backward
     sources, targets = _linked_words(chosen)
     rows, columns = range(max((t for _, t in union), default=-1) + 1), range(max((s for s, _ in union), default=-1) + 1)

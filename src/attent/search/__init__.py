@@ -1,4 +1,4 @@
-"""Search, of any model: one loop for beams and samples, with constraints; and scores of what was written."""
+"""Beam search and sampling with constraints, for any model, and scoring of given translations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Constraints on a translation: the log-probabilities of forbidden tokens become −∞.
+"""Constraints on a translation: forbidden tokens get a log-probability of −∞.
 
-A translation that was not constrained enough shows by its repetition.
+`is_repetitive` detects translations that loop.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from torch import Tensor
 from attent.text.batches import Sequences
 from attent.text.tokenizer import BOS, EOS, PAD
 
-# Tokens of an n-gram, how many n-grams a text needs to be judged, and how often each comes on average in a loop.
+# Tokens per n-gram, minimum n-grams of a text that is checked, and mean occurrences of each n-gram in a loop.
 ORDER, MIN_NGRAMS, TIMES = 4, 12, 3
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """The constraints of each row of a batch; an immutable value, selected from together with the decoder's state.
+    """Constraints on each row of a batch; immutable, with rows selected together with the decoder's state.
 
-    PAD and BOS are always forbidden. At its limit a row can only produce EOS. A row whose every token would repeat an
-    n-gram may produce EOS. A forced prefix overrides all other constraints; its first tokens may be a prompt, which
-    counts no log-probability.
+    PAD and BOS are always forbidden. At its limit, a row can only produce EOS. A row in which every token would repeat
+    an n-gram can produce EOS. A forced prefix overrides all other constraints; its first tokens may be a prompt, whose
+    log-probability is not counted.
 
     Args:
         prefixes: the forced beginning of each translation, padded with PAD, (B, P).
-        limits: the most tokens of each translation, (B,).
+        limits: maximum number of tokens of each translation, (B,).
         min_limit: the smallest of the limits.
-        minimum_length: tokens before EOS may come.
-        no_repeat_ngram: forbids to repeat an n-gram of this length; 0 forbids nothing.
-        prompt_length: tokens of every prefix that are read and not chosen, such as the token of a language.
+        minimum_length: minimum number of tokens before EOS.
+        no_repeat_ngram: forbids repeating an n-gram of this length; 0 forbids nothing.
+        prompt_length: number of leading prefix tokens that are given rather than predicted, such as a language token.
     """
 
     prefixes: Tensor
@@ -55,11 +55,11 @@ class Constraints:
         """Build the constraints of a batch.
 
         Args:
-            limits: the most tokens of each translation, (B,); a longer prefix raises it.
+            limits: maximum number of tokens of each translation, (B,); raised to the length of a longer prefix.
             prefixes: the forced beginning of each translation, without BOS; empty by default.
-            minimum_length: as above.
-            no_repeat_ngram: as above.
-            prompt_length: as above.
+            minimum_length: see `Constraints`.
+            no_repeat_ngram: see `Constraints`.
+            prompt_length: see `Constraints`.
         """
         padded = limits.new_full((len(limits), 0), PAD)
         if prefixes is not None and any(prefixes):
@@ -71,16 +71,16 @@ class Constraints:
         )
 
     def select(self, rows: Tensor) -> Constraints:
-        """Return the constraints of these rows, in this order; a row may be named twice."""
+        """Return the constraints of the given rows, in this order; rows may repeat."""
         return replace(self, prefixes=self.prefixes[rows], limits=self.limits[rows])
 
     def is_unconstrained(self, step: int) -> bool:
-        """Return whether every token but PAD and BOS may come after `step` tokens, in every row."""
+        """Return whether every token except PAD and BOS is allowed after `step` tokens, in every row."""
         can_repeat, is_forced = 0 < self.no_repeat_ngram <= step, step < self.prefixes.shape[1]
         return not (can_repeat or is_forced or step < self.minimum_length or step >= self.min_limit)
 
     def apply_(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
-        """`apply` that overwrites its input: of a large vocabulary a copy is megabytes."""
+        """Apply the constraints in place; copying the log-probabilities of a large vocabulary would take megabytes."""
         step, originals = tokens.shape[1], log_probs[:, EOS].clone()
         forced = self.prefixes[:, step] if step < self.prefixes.shape[1] else None
         values = None if forced is None or step < self.prompt_length else log_probs.gather(1, forced[:, None])[:, 0]
@@ -98,12 +98,12 @@ class Constraints:
         return log_probs
 
     def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
-        """Return the log-probabilities (B, V) of the token after `tokens` (B, t), −∞ for forbidden ones."""
+        """Return the log-probabilities (B, V) of the token after `tokens` (B, t), −∞ for forbidden tokens."""
         return self.apply_(log_probs.clone(), tokens)
 
 
 def _force_(log_probs: Tensor, is_forced: Tensor, tokens: Tensor, values: Tensor) -> None:
-    """Allow only the tokens (B,) in the forced rows (B,), with these log-probabilities (B,), in place."""
+    """Allow only the given tokens (B,) in the forced rows (B,), with the given log-probabilities (B,); in place."""
     indices = tokens[:, None]
     chosen = torch.where(is_forced[:, None], values[:, None], log_probs.gather(1, indices))
     log_probs.masked_fill_(is_forced[:, None], -torch.inf).scatter_(1, indices, chosen)
@@ -118,6 +118,6 @@ def _forbid_ngram_repeats_(log_probs: Tensor, tokens: Tensor, ngram_size: int) -
 
 
 def is_repetitive(tokens: Sequence[int]) -> bool:
-    """Return whether a text consists of few n-grams that come again and again, as that of a decoder in a loop does."""
+    """Return whether a text mostly repeats a few n-grams, like the output of a looping decoder."""
     ngrams = [tuple(tokens[begin : begin + ORDER]) for begin in range(len(tokens) - ORDER + 1)]
     return len(ngrams) >= MIN_NGRAMS and TIMES * len(set(ngrams)) <= len(ngrams)

@@ -15,7 +15,7 @@ from attent.text.batches import ROW_MULTIPLE, BatchSize, Bitext, round_up
 from attent.text.text import Pair
 from attent.text.tokenizer import Tokenizer, prompt_of
 
-# The logits of one batch then take a quarter of a gigabyte at a vocabulary of 32,000.
+# Limits the logits of one batch to a quarter of a gigabyte with a vocabulary of 32,000.
 BATCH = BatchSize(tokens=2048)
 
 
@@ -24,9 +24,8 @@ class PairScore:
     """The probability of a pair's target given its source.
 
     Args:
-        log_probability: log P(Y | X), EOS included, in nats; without the tokens that precede every text, such as a
-            language's.
-        tokens: number of these target tokens, EOS included.
+        log_probability: log P(Y | X) in nats, including EOS but not the prompt, such as a language token.
+        tokens: number of target tokens, including EOS but not the prompt.
     """
 
     log_probability: float
@@ -34,7 +33,7 @@ class PairScore:
 
     @property
     def per_token(self) -> float:
-        """Return nats per token."""
+        """Return the log-probability per token, in nats."""
         return self.log_probability / self.tokens
 
 
@@ -42,14 +41,14 @@ class PairScore:
 def score_pairs(
     model: EncoderDecoder[Any], pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, size: BatchSize = BATCH
 ) -> list[PairScore]:
-    """Return the log-probability of each pair's target, all its tokens computed at once (forced decoding).
+    """Return the log-probability of each pair's target, computed by forced decoding.
 
     Args:
         model: in evaluation mode.
         pairs: sources and their translations; either may be empty.
         source: encodes the sources.
         target: encodes the targets.
-        size: of a batch; a score does not depend on it.
+        size: batch size; it does not affect the scores.
 
     Raises:
         DataError: a side has more tokens than the model can read.

@@ -1,4 +1,4 @@
-"""Beam search, greedy search and sampling, on any model that keeps the contract of `attent.models.model`."""
+"""Beam search, greedy search and sampling for any model that implements the contract of `attent.models.model`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from attent.text.batches import ROW_MULTIPLE, round_up
 from attent.text.tokenizer import BOS, EOS, PAD
 from attent.types import Lengths, Tokens
 
-# The largest limit in tokens for which the compiled library searches: it takes tables of all positions.
+# The largest token limit for which the compiled library searches; it needs tables of all positions.
 LONGEST_PACKED = 4096
 
 # (beam scores (S, K), log-probabilities (S, K, V), sentence indices (S,), step) → new scores and indices into (K, V),
@@ -40,8 +40,8 @@ class Hypothesis:
 
     Args:
         tokens: the target, without BOS and EOS.
-        log_probability: log P(Y | X) of the model itself, EOS included, in nats; constraints, temperature and filters
-            do not change it.
+        log_probability: the model's own log P(Y | X) in nats, EOS included; constraints, temperature and filters do not
+            change it.
         length_penalty: lp(Y), 1 or more.
     """
 
@@ -51,21 +51,21 @@ class Hypothesis:
 
     @property
     def score(self) -> float:
-        """Return the number that hypotheses are ranked by; higher is better."""
+        """Return the score used to rank hypotheses; higher is better."""
         return self.log_probability / self.length_penalty
 
 
 @dataclass(frozen=True)
 class SourceText:
-    """A text as a translator reads it.
+    """A source text and its tokens, as read by a translator.
 
-    Its length is that of the text, in characters.
+    `len` returns the length of the text in characters.
 
     Args:
-        original: the text as it was given.
-        text: the text as the tokenizer knows it; see `attent.text.tokenizer.respell`.
-        ids: of its tokens.
-        refusal: the reason why it is not translated; None if it is, or is empty.
+        original: the text as given.
+        text: the text as respelled for the tokenizer; see `attent.text.tokenizer.respell`.
+        ids: its token ids.
+        refusal: the reason why the text is not translated; None if it is translated or empty.
     """
 
     original: str
@@ -79,14 +79,14 @@ class SourceText:
 
 @dataclass(frozen=True)
 class Translation(Hypothesis):
-    """A hypothesis, the text of its tokens, and what it translates."""
+    """A hypothesis with its text and its source."""
 
     text: str
     source: SourceText
 
 
 def length_penalty(length: int, alpha: float, form: LengthForm = "wu") -> float:
-    """Return the divisor of a log-probability that keeps short translations from winning.
+    """Return the length penalty, a divisor of the log-probability that offsets the preference for short translations.
 
     lp(Y) = ((5 + |Y|) / 6)^α, or |Y|^α. Source: Wu et al. (2016), equation 14, arXiv 1609.08144.
 
@@ -113,23 +113,22 @@ def search(
     settings: SearchSettings = GREEDY,
     choose: Choice | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translate a batch: continue every hypothesis until EOS.
+    """Translate a batch, extending hypotheses until EOS.
 
-    Finished sentences leave the batch. A translation does not depend on the other sentences of its batch: unless the
-    model computes each row by itself, the number of rows stays a multiple of 8 throughout (rows are repeated where
-    hypotheses are too few). Where the model has a packed decoder, the compiled library takes the steps of `_search`,
-    and finds the same, bit for bit.
+    Finished sentences leave the batch. A translation does not depend on the other sentences in its batch: unless the
+    model computes each row independently, rows are repeated to keep their number a multiple of 8. If the model has a
+    packed decoder, the compiled library performs the steps of `_search`, with bit-identical results.
 
     Args:
         model: in evaluation mode.
         source: right-padded sources, (B, Tk).
         lengths: tokens of each source without padding, (B,).
-        constraints: of each source's translations.
-        settings: of the search.
+        constraints: constraints on the translations of each source.
+        settings: search settings.
         choose: picks the next tokens, such as a `TokenSampler`; beam search by default.
 
     Returns:
-        The n_best hypotheses of each source, the highest score first; fewer if the search has no more.
+        The n_best hypotheses of each source, the highest score first; fewer if the search finds fewer.
     """
     if not len(source):
         return []
@@ -154,14 +153,13 @@ def _search(
     settings: SearchSettings,
     choose: Choice | None,
 ) -> list[list[Hypothesis]]:
-    """`search`, step by step: the specification."""
+    """Search step by step; the reference for the compiled library."""
     copies = settings.n_best if settings.sample else 1
     beam, of_copy = settings.beam, settings.model_copy(update={"n_best": settings.n_best // copies})
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source) * copies)]
     limits = constraints.limits.repeat_interleave(copies).tolist()
     multiple = 1 if model.batch_invariant else ROW_MULTIPLE
-    # The sentence that each group of K rows writes. At first a sentence has one hypothesis: the others would be equal
-    # to it.
+    # The sentence index of each group of K rows. Each sentence starts with one hypothesis, since others would equal it.
     sentence_index = np.arange(len(finished))
     scores = np.full((len(sentence_index), beam), -np.inf, np.float32)
     scores[:, 0] = 0
@@ -175,7 +173,7 @@ def _search(
     tokens = torch.full_like(rows, BOS)
     while True:
         features, state = model.step(state, tokens)
-        # numbers this few are faster to sort on the CPU
+        # so few numbers are sorted faster on the CPU
         totals, parents, next_tokens = _next_hypotheses(
             model.output(features), scores, constraints, written, choose, sentence_index
         )
@@ -193,7 +191,7 @@ def _search(
                 a[active] for a in (sentence_index, scores, next_tokens, parents)
             )
         elif len(active) < len(sentence_index):
-            # finished sentences that only fill up the batch cannot produce hypotheses any more
+            # finished sentences that only fill up the batch can no longer produce hypotheses
             scores[np.delete(np.arange(len(sentence_index)), active)] = -np.inf
         tokens = _fill_up(next_tokens.ravel(), multiple).to(source.device)
         parent_rows = _fill_up(parents.ravel(), multiple)
@@ -217,7 +215,7 @@ def _add_ended(
     totals: np.ndarray,
     parents: np.ndarray,
 ) -> None:
-    """Add the hypotheses that end at this step to those of their sentences, in place, if they are among the n_best."""
+    """Add hypotheses that end at this step to those of their sentences, in place, if they are among the n_best."""
     penalty = length_penalty(written.shape[1] + 1, settings.length_penalty, settings.length_form)
     endings = [
         (sentence_index[group], parents[group, rank], float(totals[group, rank]))
@@ -239,11 +237,11 @@ def _unfinished(
     limits: Sequence[int],
     settings: SearchSettings,
 ) -> list[int]:
-    """Return the indices of the groups whose sentences go on, by the scores of their best running hypotheses."""
+    """Return the indices of groups with unfinished sentences, given the scores of their best running hypotheses."""
     return [
         index
         for index, (sentence, best) in enumerate(zip(sentence_index.tolist(), best_scores.tolist(), strict=True))
-        # a sentence that neither has a hypothesis nor ran out of continuations goes on
+        # a sentence without finished hypotheses continues as long as it has continuations
         if (not finished[sentence] and best > -np.inf)
         or not is_finished(finished[sentence], best, limits[sentence], settings)
     ]
@@ -288,16 +286,16 @@ def _best(hypotheses: Iterable[Hypothesis], count: int) -> list[Hypothesis]:
 def is_finished(
     finished: Sequence[Hypothesis], best_running_log_prob: float, max_tokens: int, settings: SearchSettings
 ) -> bool:
-    """Return whether no running hypothesis can become one of a sentence's n_best any more.
+    """Return whether no running hypothesis can still become one of a sentence's n_best.
 
-    A running hypothesis only loses log-probability, and is divided at most by the penalty of the longest translation:
-    it never scores above log P / lp(limit + 1). With a beam of 1 the first EOS ends the sentence.
+    The log-probability of a running hypothesis can only decrease, and its divisor is at most the penalty of the longest
+    translation, so its score never exceeds log P / lp(limit + 1). With a beam of 1, the first EOS ends the sentence.
 
     Args:
         finished: the hypotheses that ended with EOS.
-        best_running_log_prob: the highest log-probability of those that did not.
-        max_tokens: the most tokens that the translation may have, without EOS.
-        settings: of the search.
+        best_running_log_prob: the highest log-probability of the running hypotheses.
+        max_tokens: maximum number of tokens of the translation, without EOS.
+        settings: search settings.
     """
     if best_running_log_prob == -torch.inf:
         return True
@@ -312,7 +310,7 @@ class TokenSampler:
     """Draws the next token of each sentence; a `Choice` of `search`.
 
     Args:
-        uniforms: random numbers in [0, 1), one for each sentence and step, (S, T) float64.
+        uniforms: random numbers in [0, 1), one per sentence and step, (S, T) float64.
         temperature, top_k, top_p: as in `SearchSettings`.
     """
 
@@ -343,7 +341,7 @@ class TokenSampler:
 def draw_tokens(
     log_probs: Tensor, uniforms: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0
 ) -> Tensor:
-    """Draw a token of each row, (S,), by random numbers in [0, 1), (S,); other arguments as for `sampling_probs`."""
+    """Draw one token per row, (S,), using random numbers in [0, 1), (S,); other arguments as for `sampling_probs`."""
     sums = sampling_probs(log_probs, temperature, top_k, top_p).double().cumsum(-1)
     heights = uniforms[:, None] * sums[:, -1:]
     # right=True: a token of probability 0 adds no height and is never drawn
@@ -351,13 +349,13 @@ def draw_tokens(
 
 
 def sampling_probs(log_probs: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> Tensor:
-    """Return the probabilities to draw tokens with, (S, V); each row sums to 1.
+    """Return the sampling distribution over tokens, (S, V); each row sums to 1.
 
     Args:
         log_probs: log-probabilities, (S, V), −∞ for forbidden tokens.
-        temperature: divides them; below 1 sharpens, above 1 flattens.
-        top_k: keeps the k most probable tokens, and those as probable as the last of them (None: all).
-        top_p: keeps of these the fewest most probable that together have at least this probability.
+        temperature: divisor of the log-probabilities; below 1 sharpens, above 1 flattens.
+        top_k: number of most probable tokens to keep, plus ties with the last of them; None keeps all.
+        top_p: minimum total probability of the tokens to keep, the fewest of the most probable ones.
     """
     log_probs = log_probs / temperature
     if top_k is not None and top_k < log_probs.shape[1]:
@@ -374,7 +372,7 @@ def sampling_probs(log_probs: Tensor, temperature: float = 1.0, top_k: int | Non
 def uniforms(seed: int, sources: Sequence[Sequence[int]], copies: int, steps: int) -> Tensor:
     """Return random numbers for `copies` samples of each source, (B · copies, steps).
 
-    The samples of a source are in adjacent rows. The numbers depend on the seed and the source's tokens alone, so
+    The samples of a source are in adjacent rows. The numbers depend only on the seed and the source's tokens, so
     neither order nor batch matters.
     """
     rows = [np.random.default_rng([seed, copy, *source]).random(steps) for source in sources for copy in range(copies)]

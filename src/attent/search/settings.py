@@ -9,20 +9,20 @@ from pydantic import BaseModel, Field, model_validator
 if TYPE_CHECKING:
     import numpy as np
 
-# The largest whole number that a float64 holds exactly with all those below it.
+# The integers up to this one are exact in float64.
 MAX_TOKENS = 2**53
 LengthForm = Literal["wu", "length"]
-# Of one source.
+# Per source.
 MAX_HYPOTHESES = 10_000
 
 
 class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
-    """Settings of a search for translations; the defaults are greedy search.
+    """Settings of a search for translations; the default is greedy search.
 
-    With a beam of 1 every step takes the most probable token and the first EOS ends the sentence, whatever the length
-    penalty; with a larger one the search ends when no running hypothesis can become one of the best. Without
-    `maximum_length` and `maximum_factor` the translation of Tk tokens may have 2 Tk + 32; with both the smaller limit
-    holds. Lengths do not count EOS, but a language token that a translation begins with.
+    With a beam of 1, every step takes the most probable token and the first EOS ends the sentence, regardless of the
+    length penalty; with a larger beam, the search ends when no running hypothesis can become one of the best. Without
+    `maximum_length` and `maximum_factor`, the translation of Tk tokens may have 2 Tk + 32 tokens; with both, the
+    smaller limit applies. Lengths exclude EOS but include a leading language token.
     """
 
     beam: int = Field(
@@ -85,11 +85,11 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
         return self
 
     def limits(self, lengths: np.ndarray, longest: int | None = None) -> np.ndarray:
-        """Return the most tokens of each translation, from its own source's length alone: (B,) → (B,).
+        """Return the maximum number of tokens of each translation, based only on its source's length, (B,).
 
         Args:
-            lengths: tokens of each source, (B,).
-            longest: the most tokens that the model can read, BOS included; None if there is no limit.
+            lengths: number of tokens of each source, (B,).
+            longest: maximum number of tokens that the model can read, BOS included; None for no limit.
         """
         import numpy as np
 
@@ -103,7 +103,7 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
 
 
 class GenerationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
-    """Settings of text generation; the defaults are greedy decoding: the most probable token at every step."""
+    """Settings of text generation; the default is greedy decoding, the most probable token at every step."""
 
     max_new_tokens: int = Field(default=64, ge=1, le=MAX_TOKENS, description="Maximum tokens after the prompt.")
     sample: bool = Field(default=False, description="Sample each token instead of taking the most probable one.")
