@@ -1,4 +1,4 @@
-"""A recipe: everything that decides a run, read strictly from TOML, and followed from corpus to run folder."""
+"""Tasks, and recipes: strictly validated TOML settings that define a run, from corpus to run folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluators and their results, and the n-grams of a run's training text, which language models are compared with."""
+"""Evaluators and their results, and n-gram baselines from a run's training text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from attent.text.readers import STANDARD_INPUT, read_lines
 from attent.text.settings import LinesSettings
 from attent.text.tokenizer import Tokenizer
 
-# Scores by the name of a test set, and by their own.
+# Scores by test set and score name.
 Results = dict[str, dict[str, float]]
 Say = Callable[[str], None]
 Example = TypeVar("Example")
-# The units of the size of a test set.
+# Units of test set sizes.
 SIZE_KEYS = ("pairs", "lines", "windows", "examples")
-# The end of the name of half the width of a score's interval, which is shown and not stored.
+# Name suffix for half the width of a score's interval, which is shown but not stored.
 INTERVAL = " interval"
-# The scores of a line of results, if it has them: key, title, format and unit.
+# Scores shown in a line of results, if present: key, title, format and unit.
 SCORES = (
     ("exact_match", "exact match", "5.1f", " %"),
     ("year_alignment", "year alignment", "5.1f", " %"),
@@ -44,8 +44,8 @@ class Evaluation:
     """The result of an evaluation.
 
     Args:
-        table: for machines, of what JSON has.
-        lines: for a person.
+        table: the results for machines, JSON-serializable.
+        lines: the results for people.
     """
 
     table: Mapping[str, Any]
@@ -56,9 +56,9 @@ class Evaluator(ABC):
     """Evaluates a model during training and after it.
 
     Attributes:
-        search: how a model that translates does.
-        rows: examples of a validation that takes about as long as to train on as many; 0 if it takes much less.
-        reads_sentences: whether its training compares with those of `attent.tasks.suggestions.CAPTION_TRAININGS`.
+        search: search settings of a translation model.
+        rows: number of validation examples if validation takes about as long per example as training; 0 if much less.
+        reads_sentences: whether its training is comparable to those of `attent.tasks.suggestions.CAPTION_TRAININGS`.
     """
 
     search: SearchSettings = GREEDY
@@ -67,7 +67,9 @@ class Evaluator(ABC):
 
     @abstractmethod
     def validate(self, say: Say) -> dict[str, float]:
-        """Return scores on the validation data by name; the first one judges training unless settings name another.
+        """Return scores on the validation data by name.
+
+        The first score is the criterion of training unless the settings name another.
 
         Args:
             say: shows a line to the user, such as an example of the model's output.
@@ -87,17 +89,17 @@ class TextScore(Protocol):
 
     @property
     def log_probability(self) -> float:
-        """In nats."""
+        """The log-probability in nats."""
         ...
 
     @property
     def tokens(self) -> int:
-        """The number of tokens, the end included."""
+        """The number of tokens, EOS included."""
         ...
 
 
 def result_lines(results: Results) -> list[str]:
-    """Return the results for a person, a line for each test set."""
+    """Format the results for people, one line per test set."""
     width = max(map(len, results), default=0)
     lines: list[str] = []
     for name, scores in results.items():
@@ -109,7 +111,7 @@ def result_lines(results: Results) -> list[str]:
             if key in scores
         ]
         size = next((f"{scores[key]:,.0f} {key}" for key in SIZE_KEYS if key in scores), "")
-        # of a long validation only a part is translated
+        # only part of a long validation set is translated
         if (translated := scores.get("translated")) not in (None, scores.get("pairs")):
             size += f", {translated:,.0f} of them translated"
         lines.append(f"{name:{width}}  {'  '.join(cells)}  ({size})")
@@ -117,7 +119,7 @@ def result_lines(results: Results) -> list[str]:
 
 
 def without_intervals(results: Results) -> Results:
-    """Return the results that run folders and JSON hold, whose names do not depend on the number of pairs."""
+    """Return the results without intervals, as stored in run folders and JSON."""
     return {
         part: {name: score for name, score in scores.items() if not name.endswith(INTERVAL)}
         for part, scores in results.items()
@@ -128,7 +130,7 @@ def count_trigrams(run: Path, against: str | Path | None, tokenizer: Tokenizer, 
     """Count the n-grams of a run's training text, or of another file.
 
     Returns:
-        None, with a message, if the text is not available.
+        The counts, or None, with a message, if the text is not available.
 
     Raises:
         DataError: the file cannot be read.
@@ -147,9 +149,9 @@ def count_trigrams(run: Path, against: str | Path | None, tokenizer: Tokenizer, 
 
 
 def training_texts(run: Path, tokenizer: Tokenizer, say: Say) -> Iterator[list[int]] | None:
-    """Return the encoded texts of a run's training, without validation and long texts.
+    """Return the encoded training texts of a run, without validation texts and overlong ones.
 
-    None, with a message, if a file is missing.
+    Return None, with a message, if a file is missing.
     """
     table = read_config(run).corpus.get("lines", {"train": STANDARD_INPUT})
     missing = [
@@ -175,14 +177,14 @@ def readable_examples(
     """Return the examples of a file that a model can read, and report the others.
 
     Args:
-        examples: of the file.
-        is_readable: of each example.
+        examples: the examples of the file.
+        is_readable: whether the model can read each example.
         source: the file's name.
         say: shows a message to the user.
-        reasons: for which the model cannot read the others.
+        reasons: the reasons why the others are left out, for the message.
 
     Raises:
-        ArgumentError: it can read none.
+        ArgumentError: the model can read none of the examples.
     """
     chosen = [example for example, readable in zip(examples, is_readable, strict=True) if readable]
     if len(chosen) < len(examples):

@@ -1,4 +1,4 @@
-"""A loaded run's description of itself."""
+"""The base class of loaded runs, with a readable description."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from attent.tasks.task import task_of
 
 
 class FromRun:
-    """Base of what `attent.load` returns.
+    """Base class of the objects that `attent.load` returns.
 
-    Printed, it says what it does, with what model, after how much training and how well.
+    Its repr names the task, the model, the amount of training and the validation scores.
 
     Attributes:
-        model: of any kind.
-        config: of the run folder; None for a model that did not come from one.
-        input_kind: what it reads.
+        model: the model, of any kind.
+        config: the run's config; None for a model that does not come from a run folder.
+        input_kind: the kind of its input.
     """
 
     model: Any

@@ -29,19 +29,19 @@ from attent.views.scene import Picture, Scene
 
 Reads = Literal["text", "text and translation", "picture"]
 NEED, EXTRA = "Hugging Face's models need transformers", "transformers"
-# The end of the names of classes that predict masked words.
+# Suffix of the names of classes that predict masked words.
 MASKED = "ForMaskedLM"
-# The end of the names of classes that are the encoder of an encoder–decoder alone.
+# Suffix of the names of classes that are only the encoder of an encoder–decoder.
 ENCODER = "EncoderModel"
 PROCESSOR = "preprocessor_config.json"
-# The files of a folder that may name code of their own, under AUTO_MAP.
+# Files of a folder that may name custom code, under AUTO_MAP.
 SETTINGS = (CONFIG, "tokenizer_config.json", PROCESSOR, "processor_config.json")
 AUTO_MAP = "auto_map"
-# Maximum bytes of each of them; that of a tokenizer lists its added tokens.
+# Maximum bytes of each; a tokenizer's config lists its added tokens.
 LARGEST = 2**24
-# The name of a model on Hugging Face's hub, with its owner or without.
+# The name of a model on Hugging Face's hub, with or without its owner.
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-# What is fetched: settings, vocabularies and safetensors, of the folder itself.
+# Files to download: settings, vocabularies and safetensors at the top level.
 FILES = ("*.json", "*.txt", "*.model", "*.spm", "model*.safetensors")
 # Maximum tokens of an encoder–decoder's output.
 LONGEST = 256
@@ -52,7 +52,7 @@ class PretrainedModel:
 
     Args:
         model: put into evaluation mode.
-        reads: a text; a text and its translation, or other output of an encoder–decoder; or a picture.
+        reads: its input: a text; a text and its translation (or other output of an encoder–decoder); or a picture.
         tokenizer: the model's tokenizer, or its image processor.
     """
 
@@ -66,15 +66,15 @@ class PretrainedModel:
     def map(self, text: str, target: str | None = None) -> dict[str, LabelledMap]:
         """Return every attention map, by the path of its module, in the order of computation.
 
-        A model that computes attention in code of its own is asked for its weights: tensors (1, H, T, T), as `layers.0`
-        and so on.
+        A model with custom attention code returns its weights itself, as tensors (1, H, T, T) named `layers.0` and so
+        on.
 
         Args:
             text: the text to read, or a picture's path.
             target: the output of an encoder–decoder; its own greedy output unless given.
 
         Raises:
-            ArgumentError: nothing can be watched, or the model has no target.
+            ArgumentError: nothing can be watched, or the model accepts no target.
             DataError: the text is empty or too long, or the picture cannot be read.
         """
         return self._read(text, target)[0]
@@ -164,7 +164,7 @@ class PretrainedModel:
         return {name: LabelledMap(weights, labels, labels) for name, weights in maps.items()}, picture
 
     def _visible(self, pixels: Tensor) -> Tensor:
-        """Return the pixels that a model reads, (C, H, W), before they were normalized."""
+        """Return the pixels that a model reads, (C, H, W), with the normalization undone."""
         if self.tokenizer.do_normalize:
             mean, deviation = (
                 torch.tensor(values)[:, None, None] for values in (self.tokenizer.image_mean, self.tokenizer.image_std)
@@ -185,7 +185,7 @@ class PretrainedModel:
         return tokens
 
     def _targets(self, tokens: list[int], target: str | None) -> list[int]:
-        """Return the tokens that a decoder starts with and writes."""
+        """Return the decoder's start token followed by its output tokens."""
         if target is None:
             written = self.model.generate(
                 input_ids=self._batch(tokens),
@@ -200,7 +200,7 @@ class PretrainedModel:
         return [start, *self.tokenizer(text_target=target).input_ids]
 
     def _labels(self, tokens: Sequence[int]) -> Iterator[str]:
-        # a piece that is a space alone has no text in some vocabularies
+        # in some vocabularies, a piece that is only a space has no text
         return (
             self.tokenizer.decode([token]) or self.tokenizer.convert_ids_to_tokens(token) or f"<{token}>"
             for token in tokens
@@ -210,7 +210,7 @@ class PretrainedModel:
         return torch.tensor([tokens], device=self.device)
 
     def _watch(self, **inputs: Any) -> tuple[Any, dict[str, Any]]:
-        """Run the model; return its outputs and its maps, or tensors where it cannot be watched."""
+        """Run the model and return its outputs and attention maps, which are tensors if it cannot be watched."""
         name = type(self.model).__name__
         try:
             with watch(self.model) as maps:
@@ -230,7 +230,7 @@ class PretrainedModel:
 
     def _returned(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return the weights (1, H, T, T) of each layer from a model whose own attention code returns them."""
-        # the weights of windows have no column for each token
+        # windowed weights do not have a column for every token
         if self.reads == "text and translation" or hasattr(self.model.config, "attention_window"):
             return {}
         self.model.set_attn_implementation("eager")
@@ -239,16 +239,16 @@ class PretrainedModel:
 
 
 def find(model: Path | str, *, download: bool = False) -> Path | None:
-    """Return the folder of a model, itself or in Hugging Face's local cache.
+    """Return the folder of a model, given directly or found in Hugging Face's local cache.
 
-    None for anything else, such as a run.
+    Return None for anything else, such as a run.
 
     Args:
         model: a folder, or the name of a model on Hugging Face's hub, such as "google-bert/bert-base-uncased".
-        download: whether a model may be fetched into the cache: its settings, vocabulary and safetensors.
+        download: whether a model's settings, vocabulary and safetensors may be downloaded into the cache.
 
     Raises:
-        RunError: there is no such folder, and no such model in the cache; or it cannot be fetched.
+        RunError: there is no such folder and no such model in the cache, or the model cannot be downloaded.
     """
     path, name = Path(model), Path(model).as_posix()
     if path.exists() or not NAME.fullmatch(name):
@@ -263,7 +263,7 @@ def find(model: Path | str, *, download: bool = False) -> Path | None:
     except HFValidationError:
         return None
     except Exception as error:
-        # errors of the hub's transport reach us unchanged
+        # the hub's client does not wrap transport errors
         if isinstance(error, LocalEntryNotFoundError) and not download:
             raise RunError(
                 f"{name} is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"
@@ -273,16 +273,16 @@ def find(model: Path | str, *, download: bool = False) -> Path | None:
 
 
 def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedModel:
-    """Load the model of a folder in float32: from safetensors alone, without running code of the folder.
+    """Load the model of a folder in float32, from safetensors only and without running code from the folder.
 
     Args:
-        folder: of a model, as `save_pretrained` writes it; `find` returns that of a model in Hugging Face's local
+        folder: a model folder as written by `save_pretrained`; `find` returns that of a model in Hugging Face's local
             cache.
         device: where to compute.
 
     Raises:
         RunError: transformers is not installed, or the model cannot be loaded, has no safetensors, has no vocabulary or
-            names code of its own.
+            names custom code.
     """
     folder = Path(folder)
     with needs(NEED, EXTRA, RunError):
@@ -297,20 +297,20 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedMo
             folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **options
         )
         tokenizer = tokenizer_class.from_pretrained(folder, **options)
-    # transformers makes an empty vocabulary where the folder has none, to which every word is unknown
+    # if the folder has no vocabulary, transformers makes an empty one, in which every word is unknown
     if reads != "picture" and len(tokenizer) <= len(tokenizer.all_special_tokens):
         raise RunError(
             f"{folder} has no tokenizer's vocabulary: tokenizer.save_pretrained({folder.name!r}) writes it beside the "
             "model"
         )
-    # poolers stand behind all attention
+    # poolers come after all attention
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         raise RunError(f"{folder} cannot be loaded: its weights lack {missing[0]} of {type(model).__name__}")
     return PretrainedModel(model.to(device), reads, tokenizer)
 
 
 def _classes(transformers: Any, config: Any, folder: Path) -> tuple[Reads, Any, Any]:
-    """Return what a model reads, and transformers' classes for it, with a head if needed, and for its tokenizer."""
+    """Return the input kind of a model, and transformers' classes for it (with a head if needed) and its tokenizer."""
     if any(name.endswith(ENCODER) for name in config.architectures or ()):
         return "text", transformers.AutoModelForTextEncoding, transformers.AutoTokenizer
     if getattr(config, "is_encoder_decoder", False):
@@ -323,10 +323,10 @@ def _classes(transformers: Any, config: Any, folder: Path) -> tuple[Reads, Any, 
 
 
 def _check_files(folder: Path) -> None:
-    """Check that a folder has safetensors, and names no code.
+    """Check that a folder has safetensors and names no code.
 
     Raises:
-        RunError: it does otherwise, or a file of settings cannot be read.
+        RunError: the check fails, or a settings file cannot be read.
     """
     if not (folder / CONFIG).is_file():
         lacks = f"has no {CONFIG}" if folder.is_dir() else "is no folder"
@@ -367,7 +367,7 @@ def _one_line(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # errors of the model's files and code reach us unchanged
+        # transformers does not wrap errors in the model's files and code
         raise RunError(f"{folder} cannot be loaded: {_first_line(error)}") from error
 
 

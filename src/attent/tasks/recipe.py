@@ -1,4 +1,4 @@
-"""Recipes: training of a run folder from settings, resuming and validation."""
+"""Recipes: training a run folder from settings, resuming and validating it."""
 
 from __future__ import annotations
 
@@ -42,17 +42,16 @@ def follow(
     trust_code: bool = False,
     progress: Progress | None = None,
 ) -> Results:
-    """Make the corpus, train the model, test it, and save all of it in a run folder.
+    """Build the corpus, train and test the model, and save everything in a run folder.
 
     If a launcher such as torchrun has started several processes, each calls this with the same arguments, and they
-    train together; only the first one needs access to the run folder, and one on each machine to the corpus.
+    train together; only the first process needs access to the run folder, and one process per machine to the corpus.
 
     Args:
-        settings: of corpus, model and training.
+        settings: settings of the corpus, the model and training.
         path: the new run folder.
         replace: True to replace an existing run folder.
-        init_from: a run folder to take weights and tokenizers from, and the model's settings unless `settings` have
-            some.
+        init_from: a run folder that provides weights and tokenizers, and the model settings unless `settings` has some.
         trust_code: True if that run may name modules to import; `settings` always may.
         progress: shows progress; on standard error by default.
 
@@ -61,9 +60,9 @@ def follow(
 
     Raises:
         DeviceError: this machine does not have the device of `settings.training`, or has fewer GPUs than processes.
-        ArgumentError: word vectors do not fit the model, or it starts from another run's weights.
-        RunError: the run folder exists already, is trained by another process or cannot be written, or that of
-            `init_from` cannot be read.
+        ArgumentError: word vectors do not fit the model, or are combined with `init_from`.
+        RunError: the run folder already exists, is in use by another process or cannot be written, or `init_from`
+            cannot be read.
         KeyboardInterrupt: after Ctrl-C; `resume` continues the run folder.
     """
     device = device_of(settings.training.device)
@@ -102,13 +101,13 @@ def resume(
 ) -> Results:
     """Resume a run from its last checkpoint, as if it had never been interrupted.
 
-    A run that ends by its number of updates ends with the very same weights, on the same machine with the same torch
-    and number of threads. The number of processes may differ from before.
+    A run that is limited by its number of updates ends with identical weights on the same machine with the same torch
+    version and number of threads. The number of processes may differ from before.
 
     Args:
         path: a run folder.
-        changes: changed settings of training, among `attent.training.settings.CHANGEABLE_ON_RESUME`; a limit
-            replaces both limits.
+        changes: changed training settings, among `attent.training.settings.CHANGEABLE_ON_RESUME`; a new limit replaces
+            both limits.
         trust_code: True if the run may name modules to import, such as the score "my.module:Class".
         progress: shows progress; on standard error by default.
 
@@ -161,14 +160,14 @@ def validate(path: Path | str, model: Model, say: Say, search: SearchSettings = 
         path: the run folder.
         model: its model, in evaluation mode.
         say: shows the report on the lines of the files to the user.
-        search: how a run that translates does; greedily unless given.
+        search: search settings of a translation run; greedy by default.
 
     Returns:
         The validation results that `follow` returned, if the model and the search are the same.
 
     Raises:
         ArgumentError: a file is missing, or was standard input.
-        DataError: a file cannot be read, or the training data have changed.
+        DataError: a file cannot be read, or the training data has changed.
         RunError: the run folder is damaged.
     """
     config = read_config(path)
@@ -190,7 +189,7 @@ def validate(path: Path | str, model: Model, say: Say, search: SearchSettings = 
 
 
 def _train_as_worker(processes: Processes, device: torch.device) -> Results:
-    """Train on this process's part of each batch; the first process has begun the run folder."""
+    """Train on this process's part of each batch; the first process has already started the run folder."""
     message = processes.from_rank0(dict)
     config = RunConfig.model_validate(message["config"])
     settings, tokenizers = _settings_of(config, {}), tokenizers_of_text(message["tokenizers"], config)
@@ -201,7 +200,7 @@ def _train_as_worker(processes: Processes, device: torch.device) -> Results:
     train(
         model, examples, settings.training, loss=task_of(config.task).loss_for(settings.training), processes=processes
     )
-    # the folder of this corpus is shared with the other processes of this machine until here
+    # until here, the folder of this corpus is shared with the other processes on this machine
     del corpus
     return processes.from_rank0(dict)
 
@@ -209,13 +208,13 @@ def _train_as_worker(processes: Processes, device: torch.device) -> Results:
 def prepare_examples(
     processes: Processes, settings: RunSettings, vocabularies: Vocabularies, corpus: Any = None
 ) -> tuple[Examples[Any], Any]:
-    """Return the training examples: the first process of each machine encodes them, the others open the result.
+    """Return the training examples: the first process on each machine encodes them, and the others open the result.
 
     Args:
-        processes: all training processes; all of them call this.
-        settings: of the task and its corpus.
-        vocabularies: of the run, with the most positions of a sequence that its model can read.
-        corpus: if it has been read already.
+        processes: all training processes; each of them must call this function.
+        settings: the run's settings, which name the task and its corpus.
+        vocabularies: the run's vocabularies, with the maximum sequence length of its model.
+        corpus: the corpus, if it has already been read.
 
     Returns:
         The examples, and the corpus if this process has read it; keep it as long as any process uses the examples.
@@ -248,7 +247,7 @@ def _train(
     embeddings: word_vectors.EmbeddingInit | None = None,
     is_adapted: bool = False,
 ) -> Results:
-    """Train, evaluate, and finish a run folder that has begun."""
+    """Train and evaluate the model of a run folder that has been started, and finish the folder."""
     message = {"config": config.model_dump(mode="json"), "files": dict(vocabularies.files)}
     processes.from_rank0(lambda: message | {"tokenizers": tokenizers_as_text(run.path)})
     task, training, progress = task_of(settings.task), settings.training, progress or Progress()
@@ -296,7 +295,7 @@ def _train(
 
 
 def _finish(run: RunWriter, config: RunConfig, model: Any, trained: TrainingResult, results: Results) -> None:
-    """Save the model, and the outcome under the names that run folders have always had."""
+    """Save the model and the outcome, under key names compatible with earlier run folders."""
     outcome = {name: value for name, value in asdict(trained).items() if name != "epochs"}
     training = config.training | {"outcome": outcome}
     run.finish(config.model_copy(update={"training": training, "results": without_intervals(results)}), model)
@@ -307,7 +306,7 @@ def _digest(examples: Examples[Any]) -> str:
 
 
 def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
-    """Return the settings of a run with changes."""
+    """Return the settings of a run, with changes applied."""
     if wrong := sorted(changes.keys() - CHANGEABLE_ON_RESUME):
         raise ArgumentError(
             f"a run that goes on keeps its {wrong[0]}; it may change {', '.join(sorted(CHANGEABLE_ON_RESUME))}"
@@ -349,7 +348,7 @@ def _check(settings: RunSettings, init_from: Path | str | None, processes: Proce
 
 
 def _settings_from(settings: RunSettings, run: Path, *, trust_code: bool) -> RunSettings:
-    """Return settings with what they do not name of the run to start from, such as its model."""
+    """Return the settings, with parts that they omit, such as the model, taken from the run to start from."""
     start, task = read_config(run), task_of(settings.task)
     task.check_config(run, start)
     if "model" not in settings.model_fields_set:
@@ -391,7 +390,7 @@ def _new_model(
 
 
 def _stored_model(path: Path, config: RunConfig, vocabularies: Vocabularies, weights: Path) -> Any:
-    """Return the model of a run with these weights, or with new ones where the file does not exist."""
+    """Return the model of a run with these weights, or with newly initialized ones if the file does not exist."""
     if weights.exists():
         model = filled_model(path, config, vocabularies.tokenizers, weights)
     else:
@@ -401,7 +400,7 @@ def _stored_model(path: Path, config: RunConfig, vocabularies: Vocabularies, wei
 
 
 def _init_model(config: RunConfig, vocabularies: Vocabularies, run: Path) -> Model:
-    """Return the model with the weights of a run, which may be a Transformer with another number of layers."""
+    """Return the model with another run's weights, whose Transformer may have a different number of layers."""
     settings, start_settings, source = config.model, read_config(run).model, config
     if isinstance(settings, TransformerSettings) and isinstance(start_settings, TransformerSettings):
         depth = {"encoder_layers": start_settings.encoder_layers, "decoder_layers": start_settings.decoder_layers}

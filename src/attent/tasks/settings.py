@@ -17,9 +17,9 @@ from attent.tasks.task import DEFAULT_TASK, Task, task_of, tasks
 from attent.text.settings import VectorsSettings
 from attent.training.settings import TrainingSettings
 
-# Bytes of a file of settings.
+# Maximum bytes of a settings file.
 LARGEST = 2**20
-# A deeper model takes minutes and gigabytes to build whatever its width.
+# A deeper model takes minutes and gigabytes to build, regardless of its width.
 MAX_LAYERS = 10_000
 
 
@@ -36,7 +36,7 @@ def _default_model(tables: dict[str, Any]) -> Any:
 
 
 def _default_table(settings: type[BaseModel]) -> BaseModel | None:
-    """Return the settings of a corpus that a recipe does not name; None if it needs some values."""
+    """Return the default settings of a corpus table; None if some values are required."""
     try:
         return settings.model_validate({})
     except ValidationError:
@@ -44,12 +44,12 @@ def _default_table(settings: type[BaseModel]) -> BaseModel | None:
 
 
 def _tables() -> dict[str, type[BaseModel]]:
-    """Return the settings of every corpus, by the name of its table."""
+    """Return the settings class of every corpus, by table name."""
     return {name: settings for task in tasks().values() for name, settings in task.tables.items()}
 
 
 def _fields_of_tasks() -> dict[str, Any]:
-    """Return the fields of `RunSettings` that depend on the tasks, in the order of those of earlier versions."""
+    """Return the fields of `RunSettings` that depend on the tasks, in the order used by earlier versions."""
     fields: dict[str, Any] = {"task": (Literal[*tasks()], Field(DEFAULT_TASK, description="what the run learns"))}
     vectors = {"vectors": (VectorsSettings | None, None)}
     for task in tasks().values():
@@ -60,13 +60,13 @@ def _fields_of_tasks() -> dict[str, Any]:
             )
             for name, settings in task.tables.items()
         }
-        # word vectors are for the tables before them
+        # word vectors apply to the tables before them
         fields |= tables if task.needs_tokenizers else vectors | tables
     return fields | vectors
 
 
 class RunSettings(create_model("TaskSettings", **_fields_of_tasks()), extra="forbid", frozen=True):
-    """All settings of a run: its task, the table of each task's corpora, and those below.
+    """All settings of a run: its task, the corpus tables of every task, and those below.
 
     Args:
         vectors: word vectors to initialize embeddings with, `[vectors]`.
@@ -150,8 +150,8 @@ def read(path: Path | str) -> RunSettings:
     """Read settings from a TOML file.
 
     Raises:
-        ArgumentError: the file cannot be read, is not TOML, or a value in it cannot be used.
-        UnknownNameError: a key or a value's name is unknown; the message lists the known ones and the nearest.
+        ArgumentError: the file cannot be read, is not TOML, or has an invalid value.
+        UnknownNameError: a key or a value's name is unknown; the message lists the known ones and the closest match.
     """
     try:
         with Path(path).open("rb") as file:
@@ -172,17 +172,17 @@ def parse(text: str, name: str) -> RunSettings:
 
     Args:
         text: the TOML.
-        name: of the source, for error messages.
+        name: name of the source, for error messages.
 
     Raises:
-        ArgumentError: it is not TOML, or a value in it cannot be used.
+        ArgumentError: it is not TOML, or has an invalid value.
         UnknownNameError: a key or a value's name is unknown.
     """
     try:
         tables = tomllib.loads(text)
     except RecursionError:
         raise ArgumentError(f"{name} is not TOML that can be read: it is nested too deep") from None
-    # also raised for a number of more digits than Python reads
+    # also raised for a number with more digits than Python accepts
     except ValueError as error:
         raise ArgumentError(f"{name} is not TOML: {error}") from error
     try:

@@ -1,6 +1,7 @@
-"""The interface of a task: what training and the commands ask of it.
+"""The interface of a task, used by training and the commands.
 
-A task is a folder of attent/tasks with a file task.py, which has a subclass of `Task`; the folder is read to find it.
+A task is a subfolder of attent/tasks whose task.py defines a subclass of `Task`; tasks are found by scanning that
+folder.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from attent.training.settings import TrainingSettings
 from attent.views.build_scene import build_scene
 from attent.views.scene import Scene
 
-# What a run learns unless its settings name a task.
+# The task of a run whose settings name none.
 DEFAULT_TASK = "translate"
 
 
@@ -41,18 +42,18 @@ class TaskSettings(Protocol):
     """The settings of a run; see `attent.tasks.settings.RunSettings`."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return the settings of training, or of the corpus in this table."""
+        """Return the training settings, or those of a corpus table."""
 
 
 class TaskRun(Protocol):
-    """A run folder, loaded when its tool is asked for; see `attent.tasks.loading.StoredRun`."""
+    """A run folder, loaded when its tool is first used; see `attent.tasks.loading.StoredRun`."""
 
     path: Path
     config: RunConfig
 
     @property
     def tool(self) -> Any:
-        """The translator, language model or whatever else `attent.load` returns."""
+        """The translator, language model or other tool that `attent.load` returns."""
 
     def refuse(self) -> NoReturn:
         """Raise the error for a command that does not suit the run."""
@@ -65,16 +66,16 @@ class TaskRun(Protocol):
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """Vocabularies and other facts of a corpus that are fixed before training, and stored in the run folder.
+    """Vocabularies and other facts about a corpus, fixed before training and stored in the run folder.
 
     Args:
-        kinds: of each tokenizer, by name.
+        kinds: the kind of each tokenizer, by name.
         tokenizers: in the order of the kinds.
         files: further files by name, such as the names of classes.
-        sizes: of the input (ids, or numbers of a vector) and of the output (ids or classes); None if these are the
-            sizes of the first and of the last tokenizer.
-        spacing: of a translator's sources, see `attent.text.units`; None if unknown.
-        longest: the most positions of a sequence that the model can read; None if unknown or without limit.
+        sizes: sizes of the input (ids or vector elements) and of the output (ids or classes); None for those of the
+            first and the last tokenizer.
+        spacing: spacing of a translator's sources, see `attent.text.units`; None if unknown.
+        longest: maximum sequence length that the model can read; None if unknown or unlimited.
     """
 
     kinds: Mapping[str, str]
@@ -86,7 +87,7 @@ class Vocabularies:
 
     @classmethod
     def read(cls, path: Path | str, config: RunConfig) -> Vocabularies:
-        """Read those of a run folder with this config.
+        """Read the vocabularies of a run folder with this config.
 
         Raises:
             RunError: a file is missing or damaged.
@@ -100,11 +101,11 @@ class TaskCorpus(Protocol):
 
     @property
     def table(self) -> dict[str, Any]:
-        """Return its settings for the run folder, by the name of their table in a recipe."""
+        """Return the corpus settings for the run folder, by their table name in a recipe."""
         ...
 
     def report(self) -> list[str]:
-        """Return lines about all that was read, once everything is encoded."""
+        """Return report lines on the data read, once everything is encoded."""
         ...
 
     def share(self, examples: Any) -> Path:
@@ -116,15 +117,15 @@ C = TypeVar("C", bound=TaskCorpus)
 
 
 class Learning(ABC, Generic[C]):
-    """The learning side of a task, which training asks.
+    """The learning side of a task, used by training.
 
-    It has no state: settings, corpus and vocabularies are passed in and returned.
+    It is stateless: settings, corpus and vocabularies are passed in and returned.
 
     Attributes:
-        tables: the settings of its corpora, by the name of their table in a recipe. The first table may be left out of
-            a recipe if all of its settings have defaults.
-        table_defaults: values of these tables that differ from those of their settings.
-        loss: of a batch of `encode`'s examples.
+        tables: the settings classes of its corpora, by table name in a recipe. A recipe may omit the first table if all
+            of its settings have defaults.
+        table_defaults: values in these tables that override the defaults of their settings.
+        loss: the loss function for a batch of `encode`'s examples.
     """
 
     tables: ClassVar[Mapping[str, type[BaseModel]]]
@@ -133,46 +134,46 @@ class Learning(ABC, Generic[C]):
 
     @abstractmethod
     def model_settings(self, tables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of the model that this task requires.
+        """Return the model settings that this task requires.
 
-        They need not be written in a recipe, and must not differ.
+        A recipe may omit them but must not contradict them.
 
         Args:
-            tables: of the recipe; those that are missing may be None.
+            tables: the recipe's tables; missing ones may be None.
         """
 
     def check(self, settings: TaskSettings) -> None:
-        """Check settings beyond what their tables check.
+        """Check settings across tables, beyond the checks of each table.
 
         Raises:
-            ValueError: two settings do not go together.
+            ValueError: two settings are incompatible.
         """
 
     def suggest(self, files: Mapping[str, str], minutes: float | None = None) -> tuple[Tables, int]:
         """Return suggested tables for a corpus in files, and the number of its examples.
 
         Args:
-            files: by their keys in the table of the corpus.
+            files: file names, by their keys in the corpus table.
             minutes: see `attent.tasks.suggestions.suggest`.
 
         Raises:
-            ArgumentError, DataError: the files do not go together or cannot be read.
+            ArgumentError, DataError: the files are inconsistent or cannot be read.
         """
         lines, _ = count_lines(files)
         return suggest(lines, minutes), lines
 
     def loss_for(self, training: TrainingSettings) -> LossFunction:
-        """Return the loss with these settings.
+        """Return the loss function for these training settings.
 
         Raises:
-            ArgumentError: this task has none with them.
+            ArgumentError: this task does not support them.
         """
         if training.r_drop:
             raise ArgumentError("r_drop is for the task translate")
         return self.loss
 
     def inherited_tables(self, settings: TaskSettings, start: RunConfig) -> dict[str, Any]:
-        """Return tables of corpora with values that the settings leave out, from the run that training starts from."""
+        """Return corpus tables with values that the settings omit, taken from the run that training starts from."""
         return {}
 
     @abstractmethod
@@ -180,24 +181,24 @@ class Learning(ABC, Generic[C]):
         """Read or generate the corpus of the settings.
 
         Raises:
-            ArgumentError, DataError: it cannot be read.
+            ArgumentError, DataError: the corpus cannot be read.
         """
 
     def held_out_digest(self, corpus: C) -> str | None:
-        """Return a digest of the held-out data if a run must not continue when it has changed."""
+        """Return a digest of the held-out data if a run must not resume after it has changed, else None."""
         return None
 
     @abstractmethod
     def learn_vocabularies(self, corpus: C) -> Vocabularies:
-        """Learn the vocabularies, and all else of the corpus that building a model needs."""
+        """Learn the vocabularies and other facts about the corpus that are needed to build a model."""
 
     @abstractmethod
     def encode(self, corpus: C, vocabularies: Vocabularies) -> Examples[Any]:
-        """Return the training examples; the corpus may free data that only this needed."""
+        """Return the training examples; the corpus may then free data that is no longer needed."""
 
     @abstractmethod
     def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> Examples[Any]:
-        """Open the examples that another process of this machine encoded and saved by `TaskCorpus.share`."""
+        """Open the examples that another process on this machine encoded and saved with `TaskCorpus.share`."""
 
     @abstractmethod
     def evaluator(self, model: Any, corpus: C, vocabularies: Vocabularies, settings: TaskSettings) -> Evaluator:
@@ -205,14 +206,14 @@ class Learning(ABC, Generic[C]):
 
 
 class Inference:
-    """The inference side of a task, which commands ask: to load, evaluate, judge, score and show its runs.
+    """The inference side of a task, used by commands to load, evaluate, ablate, score and show its runs.
 
-    A command hands on the options that a method has as keyword arguments, and refuses the others.
+    A command passes on the options that a method accepts as keyword arguments and rejects the others.
 
     Attributes:
-        load: loads a run folder as `attent.load` does, by (path, device, *, trust_code, dtype).
-        metrics: the metrics of `judge` by name, the default first; none if heads cannot be judged.
-        other_data: the end of a message to a user whose corpus is gone: how to judge a run on other data.
+        load: loads a run folder as `attent.load` does, called as (path, device, *, trust_code, dtype).
+        metrics: names of the metrics of `judge`, the default first; empty if heads cannot be evaluated.
+        other_data: hint in the message for a missing corpus: how to evaluate a run on other data.
     """
 
     load: Callable[..., Any]
@@ -227,29 +228,29 @@ class Inference:
             say: shows a message to the user.
 
         Raises:
-            ArgumentError: the data cannot be read again, or options do not go together.
-            DataError: the data cannot be read, or have changed.
+            ArgumentError: the data cannot be read again, or options are incompatible.
+            DataError: the data cannot be read or has changed.
         """
         results = run.validate(say)
         return Evaluation(results, result_lines(results))
 
     def required_options(self, config: RunConfig) -> str:
-        """Return the options without which `attent evaluate` does not evaluate a run."""
+        """Return the options that `attent evaluate` requires for a run."""
         return ""
 
     def judge(self, run: TaskRun, file: str, metric: str, say: Say, *, limit: int | None = None) -> HeadJudge:
-        """Return the judge of a run's heads on the examples of a file, without those that the model cannot read.
+        """Return a judge of a run's heads on the examples of a file, except those that the model cannot read.
 
         Args:
             run: the run.
-            file: the examples.
+            file: the file of examples.
             metric: one of `metrics`.
             say: shows a message to the user.
-            limit: the most examples; all unless given.
+            limit: maximum number of examples; all by default.
 
         Raises:
             ArgumentError, DataError: the file cannot be read, or has no example that the model can read.
-            RunError: heads of such a run cannot be judged.
+            RunError: heads of this kind of run cannot be evaluated.
         """
         run.refuse()
 
@@ -258,12 +259,12 @@ class Inference:
 
         Args:
             run: the run.
-            lines: of text, or of source, tab and target.
-            name: of their file, for errors.
+            lines: lines of text, or of source, tab and target.
+            name: name of their file, for error messages.
 
         Raises:
             DataError: a line cannot be read.
-            RunError: such a run has no scores.
+            RunError: this kind of run has no scores.
         """
         run.refuse()
 
@@ -272,12 +273,12 @@ class Inference:
 
         Args:
             run: the run.
-            text: its text.
-            gradients: whether to show the weights times the gradients of the output by them too.
+            text: the text to read.
+            gradients: whether to also show the weights multiplied by the gradients of the output with respect to them.
 
         Raises:
             ArgumentError, DataError: the model cannot read the text.
-            RunError: such a run shows no text.
+            RunError: this kind of run does not read text.
         """
         if not hasattr(run.tool, "map"):
             run.refuse()
@@ -288,13 +289,13 @@ class Task(Learning[C], Inference):
     """A kind of learning problem.
 
     Attributes:
-        name: in settings, in run folders and of the option --task.
-        aliases: other names that --task takes.
-        does: what its runs do, a verb.
-        goal: what its runs learn, an infinitive.
+        name: its name in settings, in run folders and for the option --task.
+        aliases: other names accepted by --task.
+        does: a verb for the action of its runs, such as "translates".
+        goal: an infinitive for the goal of training, such as "translate".
         command: the command that uses a run.
         tokenizers: the names of its tokenizers.
-        needs_tokenizers: whether all runs have these tokenizers, or those alone that read texts.
+        needs_tokenizers: True if all runs have these tokenizers, False if only those that read texts do.
         model_kinds: the kinds of models that its runs may have.
     """
 
@@ -308,10 +309,10 @@ class Task(Learning[C], Inference):
     model_kinds: ClassVar[tuple[str, ...]]
 
     def check_config(self, path: Path | str, config: RunConfig) -> None:
-        """Check that a config is that of a run of this task.
+        """Check that a config belongs to a run of this task.
 
         Raises:
-            RunError: it has another task, and the message names the command for it; or it is damaged.
+            RunError: it has another task, whose command the message names, or is damaged.
         """
         if config.task != self.name:
             raise refusal(path, config)
@@ -324,7 +325,7 @@ class Task(Learning[C], Inference):
         raise RunError(f"{Path(path) / CONFIG} is damaged: a run that {self.does} {fault}")
 
     def sizes(self, config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:
-        """Return the sizes that a run's config must have, by its tokenizers, at least one."""
+        """Return the sizes that a run's config must have, given its tokenizers (at least one)."""
         return tokenizers[0].size, tokenizers[-1].size
 
     def read(self, path: Path | str, *, trust_code: bool = False) -> Run:
@@ -345,7 +346,7 @@ class Task(Learning[C], Inference):
         return run
 
     def metric(self, name: str | None) -> str:
-        """Return the metric of this name; the default unless one is given.
+        """Return the metric with this name, or the default metric for None.
 
         Raises:
             UnknownNameError: the task has no such metric.
@@ -362,7 +363,7 @@ def refusal(path: Path | str, config: RunConfig) -> RunError:
 
 @cache
 def tasks() -> dict[str, Task[Any]]:
-    """Return every task by name: the default first, and those that always read text before the others."""
+    """Return all tasks by name: the default first, then those that always read text, then the others."""
     by_name: dict[str, Task[Any]] = {}
     for folder in iter_modules(attent.tasks.__path__, "attent.tasks."):
         if folder.ispkg and find_spec(f"{folder.name}.task"):
@@ -388,7 +389,7 @@ def task_of_run(path: Path | str, config: RunConfig) -> Task[Any]:
     """Return the task of a run.
 
     Raises:
-        RunError: it is unknown.
+        RunError: its task is unknown.
     """
     if config.task not in tasks():
         raise RunError(f"{path} cannot be loaded: its task {config.task!r} is unknown")
@@ -396,6 +397,6 @@ def task_of_run(path: Path | str, config: RunConfig) -> Task[Any]:
 
 
 def options_of(method: Callable[..., Any]) -> list[str]:
-    """Return the names of the keyword arguments of a task's method, which are options of its command."""
+    """Return the names of a task method's keyword arguments, which are options of its command."""
     parameters = inspect.signature(method).parameters.values()
     return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
