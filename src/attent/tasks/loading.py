@@ -1,4 +1,4 @@
-"""Loading of run folders, as their tasks do."""
+"""Loading of run folders, by task."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def load(
     source_language: str | None = None,
     target_language: str | None = None,
 ) -> Translator | Any:
-    """Load a run folder as its task does: as a `Translator`, a `FillMask`, a `TextGenerator` or a `Classifier`.
+    """Load a run folder as the class of its task: a `Translator`, a `FillMask`, a `TextGenerator` or a `Classifier`.
 
     Args:
-        path: the run folder; or a folder of Hugging Face's Marian, M2M100 or NLLB, which `attent import` makes a run
-            of.
-        device: a device, or a name of `attent.devices.device_of`, such as "auto".
+        path: the run folder, or the folder of a Hugging Face Marian, M2M100 or NLLB model, which `attent import`
+            converts to a run.
+        device: a device, or a name accepted by `attent.devices.device_of`, such as "auto".
         trust_code: True if the run may import the modules that it names, such as the score "my.module:Class"; their
             code then runs.
-        dtype: the type of weights in which a Transformer searches on a CPU, "float32", "bfloat16" or "int8"; the run's
-            own unless given.
-        source_language: of the sources, for M2M100 and NLLB.
-        target_language: to translate into, for M2M100, NLLB and those of Marian's models that translate into several.
+        dtype: weight type of a Transformer's search on a CPU: "float32", "bfloat16" or "int8"; the run's own by
+            default.
+        source_language: language of the sources, for M2M100 and NLLB.
+        target_language: language to translate into, for M2M100, NLLB and Marian models with several target languages.
 
     Raises:
-        ArgumentError: the model cannot be computed in this type here.
+        ArgumentError: this machine cannot compute the model with this weight type.
         DeviceError: this machine does not have the device.
-        RunError: the folder is missing, damaged, or written by a newer version, or names code and is not trusted; or
-            attent cannot express the model; or a language is missing, or given for a run.
+        RunError: the folder is missing, damaged, or written by a newer version; it names code and is not trusted;
+            attent does not support the model; or a language is missing, or is given for a run folder.
     """
     if hugging_face.is_translator(path):
         run = hugging_face.read(path, source_language, target_language)
@@ -61,13 +61,13 @@ def load(
 
 
 class StoredRun:
-    """A run folder, which is loaded when its tool is asked for.
+    """A run folder that is loaded when its tool is first used.
 
     Args:
-        path: of the folder.
-        device: of the model.
-        trust_code: whether it may name modules to import.
-        dtype: the type of weights; the run's own unless given.
+        path: path of the folder.
+        device: device of the model.
+        trust_code: whether the run may name modules to import.
+        dtype: weight type; the run's own by default.
 
     Attributes:
         config: the run's config.
@@ -91,7 +91,7 @@ class StoredRun:
 
     @property
     def tool(self) -> Any:
-        """The translator, language model or whatever else `attent.load` returns.
+        """The translator, language model or other tool that `attent.load` returns.
 
         Raises:
             ArgumentError, RunError: as `attent.load`.
@@ -101,10 +101,10 @@ class StoredRun:
         return self._tool
 
     def refuse(self) -> NoReturn:
-        """Refuse what the run cannot do.
+        """Raise the error for a command that the run does not support.
 
         Raises:
-            RunError: the message names what it does.
+            RunError: always; the message names the command that suits the run.
         """
         raise refusal(self.path, self.config)
 

@@ -1,4 +1,4 @@
-"""Settings of a training from the files that it learns from, and with single values overridden."""
+"""Training settings, made from data files or with single values overridden."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def known_task(name: str | None) -> str | None:
-    """Return the name of a task, which may be given by an alias.
+    """Return the name of a task, given by its name or an alias.
 
     Raises:
         UnknownNameError: there is no such task.
@@ -29,20 +29,20 @@ def known_task(name: str | None) -> str | None:
 
 
 def tasks_of_table(table: str) -> list[Task[Any]]:
-    """Return the tasks that learn from the corpus of a table, the one that is meant unless another is named first."""
+    """Return the tasks that learn from a corpus table, the default one first."""
     from attent.tasks.task import tasks
 
     return [task for task in tasks().values() if table in task.tables]
 
 
 def select_table(options: Mapping[str, Mapping[str, str | None]], task: str | None) -> tuple[str, dict[str, str]]:
-    """Return the table that the files of a command belong to, and the files.
+    """Return the corpus table that the files of a command belong to, and these files.
 
-    "text" and no files if the command names none.
+    Return "text" and no files if the command names none.
 
     Args:
         options: the file of each key of each table, or None.
-        task: that the command names, or None.
+        task: the task that the command names, or None.
 
     Raises:
         ArgumentError: the files are for two tables, or not for the task.
@@ -73,18 +73,18 @@ def corpus_settings(
     """Return the settings of a run on these files.
 
     Args:
-        files: by their keys in the table, such as train or train_source.
-        start: settings that the files are added to; unless given, all settings are suggested by the number of lines.
-        preset: of the model, in the place of the suggested sizes.
-        folder: of the files, to count their lines; the settings keep the names as given.
-        table: of the files.
-        task: what to learn from them; the table's first task unless given.
-        init_from: a run whose weights are adapted; the suggestion is then gentler, and has no model.
-        minutes: after which training ends, in the place of the suggested updates.
+        files: file names, by their keys in the table, such as train or train_source.
+        start: settings to add the files to; by default, all settings are suggested from the number of lines.
+        preset: preset of the model, instead of the suggested sizes.
+        folder: folder of the files, to count their lines; the settings keep the names as given.
+        table: corpus table of the files.
+        task: the task to learn; the table's first task by default.
+        init_from: a run to fine-tune; the suggestion then has a lower learning rate and no model.
+        minutes: training time in minutes, instead of the suggested updates.
         say: reports the suggestion, in the main process.
 
     Raises:
-        ArgumentError, DataError: the files do not go together or cannot be read.
+        ArgumentError, DataError: the files are inconsistent or cannot be read.
     """
     from attent.runs.config import read_config
     from attent.tasks.settings import parse
@@ -116,7 +116,7 @@ def corpus_settings(
 
 
 def resolve_corpus(settings: RunSettings, folder: Path) -> RunSettings:
-    """Return the settings with the files of their corpus in a folder, except absolute paths.
+    """Return the settings with their corpus files moved to paths in a folder, except absolute paths.
 
     Raises:
         ArgumentError: the settings name no files, or there is no such folder.
@@ -137,7 +137,7 @@ def resolve_corpus(settings: RunSettings, folder: Path) -> RunSettings:
 
 
 def resolve_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return the same files in a folder, except standard input, the digits of scikit-learn, and absolute paths.
+    """Return the files as paths in a folder, except standard input, scikit-learn's digits, and absolute paths.
 
     Raises:
         ArgumentError: there is no such folder.
@@ -158,16 +158,17 @@ def override(
     changes: Sequence[str] = (),
     **values: Any,
 ) -> RunSettings:
-    """Return settings with some values replaced, checked as those of a file are.
+    """Return settings with some values replaced, checked like those of a file.
 
     Args:
-        settings: to start from.
-        changes: each as `table.key=value`, the value as TOML writes it; one that is no TOML is taken as text.
-        values: of the training; None leaves a setting as it is. Minutes and updates replace both limits of the
+        settings: settings to start from.
+        changes: changes of the form `table.key=value`, with the value in TOML; a value that is not valid TOML is used
+            as text.
+        values: training settings; None leaves a setting unchanged. Minutes or updates replace both limits of the
             settings.
 
     Raises:
-        ArgumentError: a change is not of this form, or a value cannot be used.
+        ArgumentError: a change does not have this form, or a value is invalid.
         UnknownNameError: a key is unknown.
     """
     from attent.tasks.settings import parse
@@ -185,7 +186,7 @@ def override(
 
 
 def toml(tables: Mapping[str, Any], name: str = "") -> str:
-    """Write nested tables of plain values as TOML, with numbers, strings and lists as in JSON."""
+    """Format nested tables of plain values as TOML, with numbers, strings and lists as in JSON."""
     values = [f"{key} = {_plain(key, value)}" for key, value in tables.items() if not isinstance(value, Mapping)]
     head = [f"[{name}]"] if name else []
     inner = [
@@ -223,7 +224,7 @@ def _set(tables: dict[str, Any], change: str) -> None:
 
 
 def _check_sides(files: Mapping[str, Any]) -> None:
-    """Raise an ArgumentError if one side's file of pairs lacks the other, or a name is not one of pairs."""
+    """Raise an ArgumentError if the file of only one side of pairs is given, or a file name is not that of pairs."""
     from attent.text.readers import pairs_ending
 
     for name in ("train", "valid", "replay"):

@@ -1,6 +1,7 @@
-"""Suggested settings by the size of the training data alone.
+"""Suggested settings, based only on the size of the training data.
 
-Small models with much dropout for few pairs, larger ones with less for many: on 29,000 pairs the smallest published
+Few pairs get a small model with high dropout, many pairs a larger one with less: on 29,000 pairs, the smallest
+published
 Transformer translates best (Wu et al. 2021, §4.2, arXiv:2105.14462).
 """
 
@@ -26,20 +27,21 @@ UNCOUNTED = 20_000
 TOKENS = 20
 MIN_UPDATES, MAX_UPDATES = 200, 100_000
 VALIDATIONS = 5
-# The share of a training in which the rate rises: of 2, 5, 10, 20 and 40 % (benchmarks/results/training.md).
+# The share of training in which the learning rate rises: chosen from 2, 5, 10, 20 and 40 %
+# (benchmarks/results/training.md).
 WARMUP = 0.1
-# Characters of such a sentence, and the mean length of lines above which they are joined to running text.
+# Expected characters per sentence, and the mean line length above which lines are joined into running text.
 SENTENCE, LONG_LINE = 100, 1_000
-# Factor of epochs for masked lines: an epoch learns from a few masks of each line, others each time.
+# Factor of epochs for masked lines, since each epoch masks only a few tokens of a line, different ones each time.
 MASKED_EPOCHS = 3
 # Language models, masked or not, use none: their probabilities should be calibrated.
 LABEL_SMOOTHING = 0.1
-# Bounds of small and of medium sets of examples to classify, and examples of an update.
+# Upper bounds of small and medium sets of examples to classify, and examples per update.
 SMALL_SET, MEDIUM_SET, BATCH = 5_000, 50_000, 64
-# The largest learning rate of a model that is adapted is this over its width: 3e-4 for tiny, a tenth of what it learns
-# with from the start, and 8e-5 for a model of base size, what such models are usually fine-tuned with; at most 1e-3.
+# The peak learning rate for fine-tuning is this divided by the model's width: 3e-4 for tiny, a tenth of its rate when
+# trained from scratch, and 8e-5 for base, the usual rate for fine-tuning such models; at most 1e-3.
 ADAPTED_RATE, MAX_ADAPTED_RATE = 0.04, 1e-3
-# Settings that a preset decides.
+# Settings determined by a preset.
 SIZES = frozenset({"preset", "layers", "width", "feed_forward", "heads"})
 
 
@@ -61,8 +63,8 @@ BY_PAIRS = (
 )
 
 
-# Trainings of at most this many minutes use a small model and small batches, since they profit from more updates. The
-# dropout of such a training on many pairs, each of which it sees only a few times.
+# Trainings of at most this many minutes use a small model and small batches, since they benefit from more updates. The
+# dropout is for many pairs, each of which is seen only a few times.
 SHORT_MINUTES, SHORT_DROPOUT = 10, 0.1
 # A training that ends before this share of the suggested epochs is reported as short.
 SHORTAGE = 1 / 3
@@ -73,9 +75,9 @@ class CaptionTraining(NamedTuple):
 
     Args:
         pairs: captions to train on.
-        minutes: of training on one core of an AMD EPYC (Zen 3).
+        minutes: training time on one core of an AMD EPYC (Zen 3).
         epochs: passes over the captions.
-        bleu: of the 1,014 validation captions, greedy.
+        bleu: BLEU on the 1,014 validation captions with greedy search.
     """
 
     pairs: int
@@ -94,13 +96,13 @@ CAPTION_TRAININGS = (
 
 
 def count_lines(files: Mapping[str, str]) -> tuple[int, int]:
-    """Return the number of lines to train on, and of their characters.
+    """Return the numbers of lines and characters to train on.
 
     Args:
-        files: by their keys in the table of a corpus.
+        files: file names, by their keys in a corpus table.
 
     Raises:
-        ArgumentError: none of them is to be trained on.
+        ArgumentError: none of them is a training file.
         DataError: the file is empty or cannot be read.
     """
     file = files.get("train") or files.get("train_source")
@@ -122,13 +124,13 @@ def count_lines(files: Mapping[str, str]) -> tuple[int, int]:
 def suggest(
     pairs: int, minutes: float | None = None, *, epochs: int = 1, label_smoothing: float = LABEL_SMOOTHING
 ) -> Tables:
-    """Return the tables [model] and [training] for a number of pairs, or of a language model's lines.
+    """Return the tables [model] and [training] for a number of pairs, or of lines for a language model.
 
     Args:
-        pairs: the number.
-        minutes: after which training ends; None if the number decides after how many updates it does.
-        epochs: factor of the epochs of a translator.
-        label_smoothing: of the loss.
+        pairs: number of pairs or lines.
+        minutes: training time in minutes; None to limit training by a number of updates derived from `pairs`.
+        epochs: factor applied to a translator's number of epochs.
+        label_smoothing: label smoothing of the loss.
     """
     size = _size(pairs)
     if minutes is not None and minutes <= SHORT_MINUTES:
@@ -162,7 +164,7 @@ def _size(pairs: int) -> Size:
 
 
 def experience(pairs: int, epochs: float) -> str:
-    """Return a line about the training of `CAPTION_TRAININGS` with the nearest numbers of pairs and epochs."""
+    """Describe the training in `CAPTION_TRAININGS` with the closest numbers of pairs and epochs, in one line."""
     ratios = {
         outcome: abs(log(outcome.pairs / pairs)) + abs(log(outcome.epochs / max(epochs, 1e-9)))
         for outcome in CAPTION_TRAININGS
@@ -175,7 +177,7 @@ def experience(pairs: int, epochs: float) -> str:
 
 
 def shortage(training: TrainingSettings, result: TrainingResult, pairs: int) -> str | None:
-    """Return a line with the recommended limit if a translator's training ended long before it; else None."""
+    """Return a message with the recommended limit if a translator's training ended long before it, else None."""
     epochs, done = _size(pairs).epochs, max(result.epochs, 1e-9)
     if done >= SHORTAGE * epochs or fraction_done(training, result.updates, result.seconds) < 1:
         return None
@@ -196,9 +198,9 @@ def suggest_labelled(texts: int, minutes: float | None = None) -> Tables:
 
 
 def suggest_text(lines: int, characters: int, minutes: float | None = None) -> Tables:
-    """Return the tables [model] and [training] to learn to generate text, by its length.
+    """Return the tables [model] and [training] for text generation, based on the length of the text.
 
-    Long lines become running text.
+    Long lines are joined into running text.
 
     Args:
         lines: number of lines.
@@ -210,13 +212,13 @@ def suggest_text(lines: int, characters: int, minutes: float | None = None) -> T
 
 
 def fine_tuning(tables: Tables, width: int) -> Tables:
-    """Return suggested tables for a model that is adapted rather than trained from the start.
+    """Return suggested tables for fine-tuning a model.
 
-    Its own [model], and a smaller rate.
+    The tables have no [model], since the model keeps its own, and a lower learning rate.
 
     Args:
-        tables: that are suggested for the data.
-        width: of the model.
+        tables: the tables suggested for the data.
+        width: width of the model.
     """
     training = tables["training"] | {"learning_rate": float(f"{min(ADAPTED_RATE / width, MAX_ADAPTED_RATE):.1g}")}
     return {name: table for name, table in tables.items() if name != "model"} | {"training": training}
@@ -225,8 +227,8 @@ def fine_tuning(tables: Tables, width: int) -> Tables:
 def suggest_pictures(examples: int) -> Tables:
     """Return the tables [model], [training] and [images] for a number of pictures; small sets are augmented.
 
-    Without shifts, turns and scales a Transformer, which knows nothing of neighborhood, needs far more pictures than
-    other models (Dosovitskiy et al. 2020, §4.3, arXiv:2010.11929).
+    Without shifts, rotations and scaling, a Transformer, which has no built-in notion of neighborhood, needs far more
+    pictures than other models (Dosovitskiy et al. 2020, §4.3, arXiv:2010.11929).
     """
     return suggest_vectors(examples) | {"images": {"shift": 0.5, "turn": 8, "scale": 0.05}}
 
@@ -260,7 +262,7 @@ def suggest_vectors(examples: int) -> Tables:
 
 
 def summary(tables: Tables, pairs: int) -> str:
-    """Return the suggestion in one line."""
+    """Summarize the suggestion in one line."""
     model, training = tables.get("model"), tables["training"]
     unit = "tokens" if "batch_tokens" in training else "examples"
     size = training.get("batch_tokens") or training["batch_pairs"]

@@ -17,7 +17,7 @@ from attent.text.settings import VectorsSettings
 from attent.text.tokenizer import Tokenizer
 from attent.text.word_vectors import VocabularyMatch, candidate_words, match_vocabulary, width_of
 
-# A smaller share of the vocabulary with vectors is worth a warning.
+# Minimum share of the vocabulary with vectors; below it, a warning is shown.
 MIN_SHARE = 0.5
 # The names of the embeddings' width in model settings.
 WIDTHS = "embedding_width", "width"
@@ -38,9 +38,9 @@ class EmbeddingInit(NamedTuple):
     report: list[str]
 
     def coverage(self, text: Mapping[str, Sequences] | None = None) -> Coverage:
-        """Return the counts for a run's config.
+        """Return the coverage for a run's config.
 
-        Ids with a vector, and the share of running words of a text with one, 0 to 1.
+        It has the number of ids with a vector, and the share of a text's running words with one, 0 to 1.
         """
         return {
             side: {"tokens": match.size, "found": len(match.ids), "lower_cased": match.lowercased}
@@ -96,16 +96,17 @@ def check(settings: RunSettings) -> None:
 def init_embeddings(
     settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Tokenizer], table: str = "text"
 ) -> EmbeddingInit:
-    """Replace rows of embeddings by word vectors, and freeze them if the settings say so.
+    """Replace rows of embeddings with word vectors, and freeze the embeddings if the settings require it.
 
-    The vectors of a side are scaled by one factor to a mean square of 1 of the features, that of random rows: added
-    positions and words without a vector then have a similar size, while angles and relative lengths of vectors stay.
+    The vectors of each side are scaled by a common factor to a mean square of 1 of the features, as for random rows.
+    Position encodings and words without a vector then have a similar size, and the angles and relative lengths of
+    vectors are preserved.
 
     Args:
-        settings: files by side.
-        model: new, with random weights; words without a vector keep their rows.
-        tokenizers: by side.
-        table: of the corpus in a recipe; its settings decide the tokenizers.
+        settings: settings that name the files, by side.
+        model: new model with random weights; words without a vector keep their rows.
+        tokenizers: tokenizers by side.
+        table: name of the corpus table in a recipe; its settings determine the tokenizers.
 
     Raises:
         ArgumentError: no word has a vector, or all vectors are zero.

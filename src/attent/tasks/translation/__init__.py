@@ -1,1 +1,1 @@
-"""Translation: its corpora, its search with a glossary, its links and its scores."""
+"""Translation: corpora, search with a glossary, word alignment and scores."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # The tokenizers of sacreBLEU that download nothing.
 TOKENIZERS = ("13a", "char", "intl", "none", "zh")
-# Those of languages that are written without spaces.
+# The tokenizers for languages that are written without spaces.
 TOKENIZER_OF = {"zh": "zh", "yue": "zh", **dict.fromkeys(("ja", "th", "lo", "km", "my"), "char")}
 PAIRED_RESAMPLES = 1000
 
@@ -40,7 +40,7 @@ class MetricScore:
 
     Args:
         score: 0 to 100.
-        signature: sacreBLEU's, to be reported with the score.
+        signature: sacreBLEU's signature, to report with the score.
     """
 
     score: float
@@ -53,7 +53,7 @@ class PairedScore(NamedTuple):
     Args:
         score: 0 to 100.
         half_interval: half the width of its 95 % interval.
-        p_value: of its difference from the first system's score; None for the first.
+        p_value: p-value of the difference from the first system's score; None for the first.
     """
 
     score: float
@@ -62,9 +62,9 @@ class PairedScore(NamedTuple):
 
 
 def bleu_tokenizer(language: str | None) -> str:
-    """Return the tokenizer of sacreBLEU for a language, given by its code.
+    """Return sacreBLEU's tokenizer for a language code.
 
-    13a, but for languages without spaces between words.
+    This is 13a, except for languages without spaces between words.
     """
     return TOKENIZER_OF.get(re.split("[-_]", (language or "").lower())[0], "13a")
 
@@ -77,8 +77,8 @@ def bleu(
     Sources: Papineni et al. (2002), https://aclanthology.org/P02-1040; Post (2018), arXiv 1804.08771.
 
     Args:
-        translations: detokenized.
-        references: as many.
+        translations: detokenized translations.
+        references: one reference per translation.
         tokenize: sacreBLEU's tokenizer for both; "none" for text that is already split into words.
         lowercase: True to compare both in lower case.
 
@@ -114,13 +114,13 @@ def paired_bootstrap(
     Source: Koehn (2004), https://aclanthology.org/W04-3250.
 
     Args:
-        systems: the translations of the same sources by each system, by its name; at least two.
-        references: as many.
+        systems: translations of the same sources, by the name of the system; at least two systems.
+        references: one reference per source.
         tokenize: sacreBLEU's tokenizer for BLEU.
         lowercase: True to compare in lower case.
 
     Returns:
-        By metric and system the scores, and by metric sacreBLEU's signature.
+        The scores by metric and system, and sacreBLEU's signatures by metric.
 
     Raises:
         UnknownNameError: there is no such tokenizer.
@@ -139,8 +139,8 @@ def paired_bootstrap(
     for metric in metrics:
         first = results[metric][0]
         scores[metric] = {
-            # equal systems would have the smallest p there is: sacreBLEU counts differences larger than theirs, none of
-            # which are
+            # equal systems would get the smallest possible p: sacreBLEU counts larger differences, of which there are
+            # none
             name: PairedScore(
                 float(r.score), float(r.ci), 1.0 if r is not first and r.score == first.score else r.p_value
             )
@@ -150,7 +150,7 @@ def paired_bootstrap(
 
 
 def exact_match(translations: Sequence[str], references: Sequence[str]) -> float:
-    """Return the share of translations that equal their reference character by character, in per cent.
+    """Return the share of translations that equal their reference character by character, in percent.
 
     Raises:
         ArgumentError: the numbers of translations and references differ, or are 0.
@@ -211,19 +211,19 @@ def evaluate_translations(
     *,
     lowercase: bool = False,
 ) -> Evaluation:
-    """Evaluate translations of the lines of a file by their references.
+    """Translate the lines of a file and evaluate the translations against references.
 
     Args:
-        translator: whose translations these are.
-        source: the file.
-        target: that of the references.
-        settings: of the search.
+        translator: translates the lines.
+        source: the file of lines.
+        target: the file of references.
+        settings: search settings.
         tokenize: sacreBLEU's tokenizer.
         say: shows a message to the user.
-        lowercase: whether BLEU and chrF2 are those of small letters.
+        lowercase: whether to compute BLEU and chrF2 on lowercased text.
 
     Raises:
-        ArgumentError: the files have not equally many lines, or none.
+        ArgumentError: the files have different numbers of lines, or none.
     """
     lines, references = read_with_references(source, target)
     say(f"translating {len(lines):,} lines of {source}")
@@ -262,11 +262,11 @@ def evaluate_translations(
 def evaluate_generated(
     translator: Translator, held_out: Mapping[str, Sequence[Pair]], search: SearchSettings = GREEDY
 ) -> Results:
-    """Return the scores of each test set of dates: exact match and year alignment in per cent, and AER, 0 to 1.
+    """Return the scores of each test set of dates: exact match and year alignment in percent, and AER, 0 to 1.
 
-    Year alignment is the share of steps that produce a digit of the year and attend most to the year; AER is the
-    alignment error rate against the links of `gold_links`. Both use the last layer and the mean over its
-    heads; a model without attention to the source has neither.
+    Year alignment is the share of the year's digits whose steps attend most to the year in the source; AER is the
+    alignment error rate against the links of `gold_links`. Both use the last layer and the mean over its heads; a model
+    without attention to the source has neither.
     """
     return {name: _scores(translator, pairs, search) for name, pairs in held_out.items() if pairs}
 
@@ -288,11 +288,11 @@ def _scores(translator: Translator, pairs: Sequence[Pair], search: SearchSetting
 
 
 class LossJudge(HeadJudge):
-    """Judges a translator by the loss of references.
+    """Evaluates a translator by the loss of references.
 
     Args:
-        translator: whose model is judged.
-        pairs: sources, not empty, and their references, which the model can read.
+        translator: the translator to evaluate.
+        pairs: nonempty sources and their references, which the model can read.
     """
 
     def __init__(self, translator: Translator, pairs: Sequence[tuple[str, str]], metric: Metric = LOSS) -> None:
@@ -313,13 +313,13 @@ class LossJudge(HeadJudge):
 
 
 class BleuJudge(LossJudge):
-    """Judges a translator by the BLEU of its own translations.
+    """Evaluates a translator by the BLEU of its own translations.
 
     Args:
-        translator: whose model is judged.
+        translator: the translator to evaluate.
         pairs: sources and their references.
         tokenize: sacreBLEU's tokenizer.
-        settings: of the search.
+        settings: search settings.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Ray Data: translation of data sets on many machines, by actors that each load the run once."""
+"""Translation of Ray Data data sets on many machines, with actors that each load the run once."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ MISSING = frozenset(("None", "nan", "NaT", "<NA>"))
 
 
 class ColumnTranslator:
-    """Translates a column of a batch of Ray Data: the callable class that `map_batches` makes an actor of.
+    """Translates a column of a Ray Data batch; a callable class that `map_batches` runs as an actor.
 
     Args:
         run: the run folder, which every machine must have at this path.
-        column: of the texts, a sentence each.
-        output: the new column, of their translations.
-        settings: of the search.
-        device: of the model.
-        dtype: the type of weights; the run's own unless given.
+        column: the column of texts, one sentence each.
+        output: the new column of translations.
+        settings: search settings.
+        device: device of the model.
+        dtype: weight type; the run's own by default.
         trust_code: whether the run may name modules to import.
-        threads: of torch.
+        threads: number of torch threads.
 
     Raises:
         RunError: the run is missing or damaged.
@@ -59,10 +59,10 @@ class ColumnTranslator:
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return the batch with the translations beside the texts.
 
-        Each is what `attent translate` would write, or None for a missing text.
+        Each translation is what `attent translate` would write, or None for a missing text.
 
         Raises:
-            ArgumentError: it has no such column, or a value of it is no text.
+            ArgumentError: the batch has no such column, or a value in it is not text.
         """
         if self._column not in batch:
             raise ArgumentError(f"the data set has no column {self._column!r} but {', '.join(batch)}")
@@ -84,19 +84,19 @@ class ColumnTranslator:
 def translate(
     dataset: Dataset, run: str | Path, *, workers: int, batch_rows: int = BATCH_ROWS, gpus: float = 0, **options: Any
 ) -> Dataset:
-    """Translate a data set of Ray Data, lazily; the order of its rows is kept, and a worker that is lost is replaced.
+    """Translate a Ray Data data set lazily; the order of rows is kept, and lost workers are replaced.
 
     Example:
         >>> texts = ray.data.read_text("sentences.txt")
         >>> translate(texts, "/shared/runs/en-de", workers=64).write_parquet("/shared/out")
 
     Args:
-        dataset: with a column of texts.
+        dataset: a data set with a column of texts.
         run: the run folder, which every machine must have at this path.
-        workers: actors, a processor core each; fewer than the cluster has, since reading needs one, too.
-        batch_rows: of a call.
-        gpus: of each actor, such as 1 or 0.25.
-        options: of `ColumnTranslator`: column, output, settings, dtype and others.
+        workers: number of actors, each using one core; fewer than the cluster has, since reading needs a core too.
+        batch_rows: rows per call.
+        gpus: GPUs per actor, such as 1 or 0.25.
+        options: further arguments of `ColumnTranslator`: column, output, settings, dtype and others.
 
     Raises:
         AttentError: Ray is not installed.

@@ -53,14 +53,14 @@ from attent.views.build_scene import build_scene
 from attent.views.scene import Scene
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
-# Decoding takes time: a validation translates this many pairs, while its loss is that of all. Fewer give a noisy BLEU:
-# with 200 captions it varies by a point and a half between validations.
+# Decoding takes time: validation translates at most this many pairs, but computes the loss on all. Fewer pairs give a
+# noisy BLEU: with 200 captions, it varies by 1.5 points between validations.
 MAX_TRANSLATED = 1000
-# The BLEU of fewer pairs is given with its interval: of ten it says little.
+# With fewer pairs, BLEU is unreliable and is reported with its interval.
 RELIABLE = 200
 # Pairs scored at once: enough to sort them by length, few enough to see results soon.
 SCORED_LINES = 2048
-# Training pairs whose spacing is looked at.
+# Training pairs from which the spacing is estimated.
 MAX_SPACED = 5_000
 # Translations to show after a validation.
 SAMPLES = 3
@@ -69,15 +69,15 @@ MAX_IN_MEMORY = 10_000
 
 
 class DatesCorpus:
-    """Generated dates, each side in characters.
+    """Generated dates, tokenized into characters on both sides.
 
     Attributes:
         table: the settings for the run folder.
         validation: pairs to validate on.
         held_out: test sets by name.
-        kinds: of the source's and the target's tokenizer.
-        spacing: of the training sources, see `attent.text.units`; None if it does not matter.
-        translated: number of validation pairs to translate each time, spread over all of them.
+        kinds: kinds of the source and target tokenizers.
+        spacing: spacing of the training sources, see `attent.text.units`; None if irrelevant.
+        translated: number of validation pairs to translate each time, evenly spaced.
     """
 
     def __init__(self, settings: DatesSettings) -> None:
@@ -89,7 +89,7 @@ class DatesCorpus:
         self.spacing = None
 
     def report(self) -> list[str]:
-        """Return lines about all that was read."""
+        """Return report lines on the data read."""
         return []
 
     def share(self, examples: Bitext) -> Path:
@@ -99,7 +99,7 @@ class DatesCorpus:
         return self._folders[-1].path
 
     def fitting(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
-        """Return the validation pairs within limits on the tokens of source and target, and report the others."""
+        """Return the validation pairs within the limits on source and target tokens, and report the others."""
         return files.drop_long(
             self.validation, range(1, len(self.validation) + 1), tokenizers, limits, ReadReport("validation")
         )
@@ -111,7 +111,7 @@ class DatesCorpus:
         )
 
     def encode(self, source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
-        """Encode the training pairs, without those that have a side of more tokens than `longest`, BOS included."""
+        """Encode the training pairs, except those with more than `longest` tokens on a side, BOS included."""
         return Bitext(self._train, source, target, length_multiple=1)
 
     def measure(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
@@ -119,12 +119,12 @@ class DatesCorpus:
         return {"exact match": exact_match(translations, references)}
 
     def intervals(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Return nothing: an exact match is counted."""
+        """Return no intervals, since exact match has none."""
         return {}
 
 
 class TextFilesCorpus:
-    """Text from files, with the attributes and methods of `DatesCorpus`."""
+    """Pairs of text from files; attributes and methods as in `DatesCorpus`."""
 
     def __init__(self, settings: TextSettings) -> None:
         corpus = pair_corpus(settings)
@@ -139,7 +139,7 @@ class TextFilesCorpus:
         self.spacing = spacing(pair.source for pair in islice(corpus.train, MAX_SPACED))
 
     def report(self) -> list[str]:
-        """Return lines about all that was read."""
+        """Return report lines on the data read."""
         reports = self._reports if self._replay is None else (*self._reports, self._replay)
         return [line for report in reports for line in report.summary()]
 
@@ -148,7 +148,7 @@ class TextFilesCorpus:
         return self._folder.path
 
     def fitting(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
-        """Return the validation pairs within limits on the tokens of source and target, and report the others."""
+        """Return the validation pairs within the limits on source and target tokens, and report the others."""
         bounds = [min(limit, self._settings.maximum_length) for limit in limits]
         return files.drop_long(self.validation, self._lines.tolist(), tokenizers, bounds, self._reports[-1])
 
@@ -158,7 +158,7 @@ class TextFilesCorpus:
         return learn_tokenizers(self._text, self._settings)
 
     def encode(self, source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
-        """Encode the training pairs, without those that have a side of more tokens than `longest`, BOS included."""
+        """Encode the training pairs, except those with more than `longest` tokens on a side, BOS included."""
         assert self._text is not None
         bitext = encode_pairs(
             self._text, limit_length(self._settings, longest, reserved=1), source, target, length_multiple=1
@@ -175,7 +175,7 @@ class TextFilesCorpus:
         }
 
     def intervals(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Return half the width of BLEU's 95 % interval, by name, where there are few pairs."""
+        """Return half the width of BLEU's 95 % interval, by name, if there are few pairs."""
         if len(references) >= RELIABLE:
             return {}
         return {
@@ -208,7 +208,7 @@ class TranslationTask(Task[ParallelCorpus]):
         return partial(translation_cross_entropy, r_drop=training.r_drop)
 
     def inherited_tables(self, settings: TaskSettings, start: RunConfig) -> dict[str, Any]:
-        """Return the languages of the pairs in files, if the settings do not name them."""
+        """Return the table [text] with the languages of the start run, where the settings name none."""
         if settings.text is None:
             return {}
         languages = {"source_language": start.source_language, "target_language": start.target_language}
@@ -255,15 +255,15 @@ class TranslationTask(Task[ParallelCorpus]):
         Args:
             run: the run.
             say: shows a message to the user.
-            source: the file of lines to translate; held-out data unless given.
+            source: the file of lines to translate; held-out data by default.
             target: the file of their references.
-            search: of the translations.
-            tokenize: sacreBLEU's tokenizer, by the target's language unless given.
-            target_language: the language; the run's own unless given.
-            lowercase: whether BLEU and chrF2 are those of small letters.
+            search: search settings.
+            tokenize: sacreBLEU's tokenizer; by default, that of the target language.
+            target_language: the target language; the run's own by default.
+            lowercase: whether to compute BLEU and chrF2 on lowercased text.
 
         Raises:
-            ArgumentError: options or files do not go together, or the corpus cannot be read again.
+            ArgumentError: options or files are inconsistent, or the corpus cannot be read again.
             DataError: a file cannot be read, or the corpus has changed.
         """
         if (source is None) != (target is None):
@@ -279,7 +279,7 @@ class TranslationTask(Task[ParallelCorpus]):
         return self._evaluate_held_out(run, say, search)
 
     def _evaluate_held_out(self, run: TaskRun, say: Say, search: SearchSettings) -> Evaluation:
-        """Evaluate on the validation of a corpus in files, or on a generated corpus' held-out sets."""
+        """Evaluate on the validation set of a corpus from files, or on the held-out sets of a generated corpus."""
         tables, translator = run.config.corpus, run.tool
         results = run.validate(say, search) if "text" in tables else None
         if not results:
@@ -300,16 +300,16 @@ class TranslationTask(Task[ParallelCorpus]):
         target: str | None = None,
         search: SearchSettings = GREEDY,
     ) -> LossJudge:
-        """Return the judge of a run's heads on lines and their references.
+        """Return a judge of a run's heads on lines and their references.
 
         Args:
             run: the run.
-            file: the lines.
+            file: the file of lines.
             metric: "loss" of the references, or "bleu" of the run's own translations.
             say: shows a message to the user.
-            limit: the most pairs; all unless given.
+            limit: maximum number of pairs; all by default.
             target: the file of the references.
-            search: of the translations.
+            search: search settings.
 
         Raises:
             ArgumentError, DataError: a file is missing, cannot be read, or has no line that the model can read.
@@ -325,7 +325,7 @@ class TranslationTask(Task[ParallelCorpus]):
         return BleuJudge(translator, pairs, bleu_tokenizer(run.config.target_language), search)
 
     def scores(self, run: TaskRun, lines: Iterable[str], name: str) -> Iterator[PairScore]:
-        """Yield the score of each line: of a target, given the source before its tab."""
+        """Yield the score of each line: that of the target after the tab, given the source before it."""
         translator: Translator = run.tool
 
         def pairs() -> Iterator[TextPair]:
@@ -343,9 +343,9 @@ class TranslationTask(Task[ParallelCorpus]):
 
         Args:
             run: the run.
-            text: its text.
+            text: the text to translate.
             gradients: see `Inference.scene`.
-            translation: what is to be written; the run's own translation unless given.
+            translation: the translation to show; the run's own by default.
         """
         translator: Translator = run.tool
         source = translator.read(text)
@@ -392,9 +392,9 @@ class TranslationEvaluator(Evaluator):
 
 
 def sample_lines(pairs: Sequence[Pair], translations: Sequence[str]) -> list[str]:
-    """Write a few evenly spaced pairs with their translations, the same ones on every call.
+    """Format a few evenly spaced pairs with their translations, the same pairs on every call.
 
-    A wrong translation is corrected.
+    Wrong translations are followed by their references.
     """
     number = min(SAMPLES, len(pairs))
     rows = [(2 * position + 1) * len(pairs) // (2 * number) for position in range(number)]

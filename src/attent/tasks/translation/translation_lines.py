@@ -1,4 +1,4 @@
-"""Lines of text translated a chunk at a time, as `attent translate` prints them."""
+"""Translation of lines of text in chunks, as printed by `attent translate`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from attent.text.tokenizer import UNK, unicode_names, unknown_pieces
 from attent.text.units import Detokenizer, SpacingCheck
 
 SEPARATOR = " ||| "
-# Line numbers named in a message.
+# Maximum line numbers named in a message.
 NAMED = 5
 
 
 @dataclass(frozen=True)
 class AlignedTranslation:
-    """A translation as it is printed.
+    """A translation that is ready to print.
 
-    Its text, perhaps with unknown pieces replaced, and its alignment if that was asked for.
+    It has the text, with unknown pieces replaced if requested, and the alignment if requested.
     """
 
     text: str
@@ -36,14 +36,14 @@ class AlignedTranslation:
 
 @dataclass(frozen=True)
 class LineFormat:
-    """The format of translations.
+    """The output format of translations.
 
     Args:
         as_json: whether a line is a JSON object, with scores in nats.
         scores: whether translations are numbered, and followed by their scores.
         alignments: whether translations are followed by their links.
         replace_unknown: whether unknown pieces are replaced by the aligned source words.
-        detokenizer: joins words and signs; None to leave them as they are.
+        detokenizer: joins words and punctuation; None to leave them unchanged.
     """
 
     as_json: bool = False
@@ -57,14 +57,14 @@ class LineTranslator:
     """Translates lines, and reports those that are refused, malformed, repetitive or spaced differently.
 
     Args:
-        engine: translates; one that is a `Translator` has attention to read.
+        engine: translates the lines; alignments and replacements need a `Translator`.
         search: returns the translations of each line, the best first.
-        say: reports lines.
-        config: of the run.
-        format: of the translations.
+        say: shows a message about a line to the user.
+        config: the run's config.
+        format: output format of the translations.
 
     Attributes:
-        is_empty: whether there was no line.
+        is_empty: whether there have been no lines.
         end: the text that follows each translation.
         repetitive: the numbers, from 1, of the lines whose translations repeat themselves.
     """
@@ -84,7 +84,7 @@ class LineTranslator:
         self.is_empty, self.repetitive = True, list[int]()
 
     def translate(self, chunk: Sequence[tuple[int, str]]) -> tuple[list[str], bool]:
-        """Return the output of numbered lines, and whether every line has a translation that can be used."""
+        """Return the output of numbered lines, and whether every line has a usable translation."""
         self.is_empty, is_usable, output = False, True, list[str]()
         n_best_lists = self._align(self.search([line for _, line in chunk]))
         for (number, line), n_best in zip(chunk, n_best_lists, strict=True):
@@ -110,7 +110,7 @@ class LineTranslator:
         return f"{translations}, line {lines}: --no-repeat-ngram 4 forbids that"
 
     def _align(self, n_best_lists: Sequence[Sequence[Translation]]) -> list[list[AlignedTranslation]]:
-        """Return the translations of each line as they are printed."""
+        """Return the translations of each line, ready to print."""
         translations, pieces = [translation for n_best in n_best_lists for translation in n_best], None
         links: list[str | None] = [None] * len(translations)
         if isinstance(self.engine, Translator):
@@ -131,7 +131,7 @@ class LineTranslator:
     def _report(self, number: int, aligned: AlignedTranslation) -> bool:
         """Report a line that was refused, unknown pieces, or a malformed translation.
 
-        Return whether the translation can be used.
+        Return whether the translation is usable.
         """
         source = aligned.translation.source
         if source.refusal is None and UNK in source.ids:
@@ -144,7 +144,7 @@ class LineTranslator:
 
 
 def text_line(number: int, aligned: AlignedTranslation, *, has_scores: bool) -> str:
-    """Return a translation as it is printed: alone, or with the number of its source, from 0, and scores."""
+    """Format a translation for printing: by itself, or with the zero-based number of its source and its scores."""
     cells = [aligned.text] if aligned.alignment is None else [aligned.text, aligned.alignment]
     if has_scores:
         scores = aligned.translation
@@ -156,7 +156,7 @@ def text_line(number: int, aligned: AlignedTranslation, *, has_scores: bool) -> 
 def json_line(n_best: Sequence[AlignedTranslation]) -> str:
     """Return the translations of a line as JSON, in nats."""
     source = n_best[0].translation.source
-    # a text that was not read has no probability
+    # a text that was not translated has no probability
     is_read = bool(source.original) and source.refusal is None
     values = [
         {"text": aligned.text}
