@@ -1,4 +1,4 @@
-"""Alignments of texts with their translations, and source pieces in place of unknown tokens."""
+"""Alignment of texts with their translations, and replacement of unknown tokens by source pieces."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Alignment:
     """Links between units of a text and units of its translation.
 
     Args:
-        links: (unit of the text, unit of the translation), from 0, in the order of the translation.
-        spans: the same as (characters of the text as it was given, characters of the translation), for the unit
-            "characters" alone; none where the model reads more or fewer units than are written.
+        links: zero-based (unit of the text, unit of the translation) pairs, in the order of the translation.
+        spans: the links as (character span of the original text, character span of the translation), only for the unit
+            "characters"; empty if the text as read by the model has a different number of units.
     """
 
     links: Sequence[Link]
@@ -42,18 +42,20 @@ class Alignment:
         *,
         pieces: Sequence[Sequence[str]] | None = None,
     ) -> list[Alignment]:
-        """Align translations with their sources; the model is watched only if it cannot compute the attention alone.
+        """Align translations with their sources.
+
+        The model is watched only if it cannot compute the attention separately.
 
         Args:
-            translator: wrote the translations.
-            translations: keep their sources.
-            unit: of the links: words, which are separated by spaces; words and signs, by their characters; or tokens.
-            selector: layer, head and meaning of the rows; the run's own choice unless given, see
+            translator: the translator that wrote the translations.
+            translations: the translations, with their sources.
+            unit: unit of the links: space-separated words; words and punctuation marks, as character spans; or tokens.
+            selector: layer, head and meaning of the rows; by default the run's own choice, see
                 `AttentionSelector.of_run`.
-            pieces: the text of each translation's tokens; what its tokenizer writes unless given.
+            pieces: the text of each translation's tokens; by default as written by the tokenizer.
 
         Raises:
-            ArgumentError: the model has no attention to the source, or not this layer or head.
+            ArgumentError: the model has no attention to the source, or no such layer or head.
         """
         texts = pieces or [token_texts(item.tokens, translator.target_tokenizer) for item in translations]
         pairs: list[TokenizedPair] = []
@@ -73,7 +75,7 @@ class Alignment:
 
 
 def replace_unknown(translator: Translator, translations: Sequence[Translation]) -> list[tuple[str, list[str]]]:
-    """Return the text of each translation and of its tokens; a source piece takes the place of each unknown one."""
+    """Return the text of each translation and of its tokens, with source pieces in place of unknown tokens."""
     tokenizer = translator.target_tokenizer
     results = [(item.text, token_texts(item.tokens, tokenizer)) for item in translations]
     rows = [row for row, item in enumerate(translations) if UNK in item.tokens]
@@ -94,7 +96,7 @@ def _spans(links: Sequence[Link], translation: Translation) -> list[tuple[Span, 
 
 
 def _unit_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
-    """Return the index of the unit that each piece begins in; None where it begins in none."""
+    """Return the index of the unit in which each piece begins; None for a piece outside units."""
     spans = units(text)
     begins = [span.begin for span in spans]
     starts = piece_starts(text, pieces)
@@ -106,7 +108,7 @@ def _unit_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
 
 
 def token_texts(tokens: Sequence[int], target: Tokenizer) -> list[str]:
-    """Return the text that each token adds, with the space before it if it brings one; empty for UNK."""
+    """Return the text that each token adds, including its leading space, if any; empty for UNK."""
     context = _context(target)
     texts = {token: _text_after(context, [token], target) for token in set(tokens)}
     return [texts[token] for token in tokens]
@@ -115,15 +117,15 @@ def token_texts(tokens: Sequence[int], target: Tokenizer) -> list[str]:
 def copy_unknown(
     tokens: Sequence[int], target: Tokenizer, links: Sequence[Link], source: Sequence[str]
 ) -> tuple[str, list[str]]:
-    """Replace each unknown token of a translation by the source piece that it is linked to.
+    """Replace each unknown token of a translation with the source piece that it is linked to.
 
     Source: Luong et al. (2015), §4.2, arXiv 1508.04025, who copy source words.
 
     Args:
-        tokens: the translation.
-        target: its tokenizer.
-        links: (source token, target token) each.
-        source: the pieces of its tokens.
+        tokens: the tokens of the translation.
+        target: the target tokenizer.
+        links: (source token, target token) pairs.
+        source: the pieces of the source tokens.
 
     Returns:
         The text, and the text of each token in it.
@@ -144,7 +146,7 @@ def copy_unknown(
 
 
 def _context(target: Tokenizer) -> list[int]:
-    """Return a token after which other tokens show the space that they bring."""
+    """Return a token to decode before others, so that their leading spaces are kept."""
     return next(([token] for token in range(SPECIALS, target.size) if target.decode([token]).strip()), [])
 
 

@@ -1,4 +1,4 @@
-"""The base of all translators: ours, and engines that run exported models."""
+"""The base class of all translators: ours, and engines that run exported models."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from attent.tasks.dates.generated import InputCheck
 from attent.text.batches import KEY_MULTIPLE, BatchSize, cut_batches
 from attent.text.tokenizer import Tokenizer, prompt_of, respell
 
-# Sentences of a batch: enough for large matrix products, few enough for any memory.
+# Sentences per batch: enough for large matrix products, few enough for any memory.
 BATCH = 128
 
 
 class Engine(ABC):
-    """Translates text within the limits of a model: base of `Translator`, and of engines that run exported models.
+    """Base class of `Translator` and of engines that run exported models; translates text within a model's limits.
 
     Args:
         source_tokenizer: for the text to translate.
         target_tokenizer: for the translation.
-        input_check: gives the reason why a text is no input of this model; None if any text is.
-        longest: the most tokens that the model can read; None if there is no limit.
+        input_check: returns the reason why a text is not valid input of this model; None if any text is valid.
+        longest: maximum number of tokens that the model can read; None for no limit.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class Engine(ABC):
 
     @property
     def longest_source(self) -> int | None:
-        """Return the most tokens that a source may have; None if there is no limit."""
+        """Return the maximum number of tokens of a source; None for no limit."""
         return None if self.longest is None else self.longest // KEY_MULTIPLE * KEY_MULTIPLE
 
     def read(self, text: str | SourceText) -> SourceText:
-        """Spell, encode and judge a text, once: what was read already is returned as it is."""
+        """Respell, encode and check a text; a text that has already been read is returned unchanged."""
         if isinstance(text, SourceText):
             return text
         spelling, ids = respell(text, self.source_tokenizer)
@@ -55,7 +55,7 @@ class Engine(ABC):
             refusal = f"not translated: {len(ids)} tokens, more than the {longest} that this model can read"
         elif spelling and self.input_check:
             refusal = self.input_check(spelling)
-        # four bytes a token, as the texts of many requests may wait
+        # four bytes per token, since the texts of many requests may be queued
         return SourceText(text, spelling, array("i", ids), refusal)
 
     @overload
@@ -87,10 +87,11 @@ class Engine(ABC):
         """Translate a text, or a list of texts in order. An empty or refused text has an empty translation.
 
         Args:
-            texts: sentences, which give a list; or a single one, which gives a string. Each is a string, or was read.
-            settings: of the search.
+            texts: a list of sentences, for which a list is returned, or a single one, for which a string is returned;
+                each a string or a result of `read`.
+            settings: search settings.
             prefixes: the forced beginning of each translation, a string for a single text; none by default.
-            batch: size of a batch, an int in texts; a translation does not depend on it.
+            batch: batch size, in texts if an int; translations do not depend on it.
         """
         if isinstance(texts, str | SourceText):
             return self.translate([texts], settings, prefixes=None if prefixes is None else [prefixes], batch=batch)[0]
@@ -127,7 +128,7 @@ class Engine(ABC):
         Arguments as for `translate`; a prefix may also be the ids of its tokens.
 
         Raises:
-            ArgumentError: there are not as many prefixes as texts.
+            ArgumentError: the numbers of prefixes and texts differ.
         """
         if isinstance(texts, str | SourceText):
             return self.search([texts], settings, prefixes=None if prefixes is None else [prefixes], batch=batch)[0]
@@ -161,21 +162,21 @@ class Engine(ABC):
         settings: SearchSettings,
         batch: int | BatchSize,
     ) -> list[list[Hypothesis]]:
-        """Return the n_best translations of each source as tokens; an empty one has an empty translation.
+        """Return the n_best translations of each source as tokens; an empty source has an empty translation.
 
         Args:
-            sources: ids of the tokens of each text.
-            prefixes: ids of the tokens that each translation begins with.
-            settings: of the search.
-            batch: size of a batch, an int in texts.
+            sources: token ids of each text.
+            prefixes: token ids that each translation begins with.
+            settings: search settings.
+            batch: batch size, in texts if an int.
         """
 
     def length_batches(self, lengths: np.ndarray, batch: int | BatchSize) -> Iterator[np.ndarray]:
         """Cut sources into batches of similar length, the shortest first; empty and overlong sources are left out.
 
         Args:
-            lengths: tokens of each source.
-            batch: size of a batch, an int in texts.
+            lengths: number of tokens of each source.
+            batch: batch size, in texts if an int.
 
         Returns:
             The indices of each batch's sources.

@@ -1,4 +1,4 @@
-"""Glossaries: terms of the source, and how they are to be translated."""
+"""Glossaries: source terms and their required translations."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Term(NamedTuple):
     """A term in a text.
 
     Args:
-        begin: the first character.
-        end: the character after the last one.
+        begin: position of the first character.
+        end: position after the last character.
         target: its translation.
     """
 
@@ -46,7 +46,7 @@ class Glossary:
     Only the exact form of a term is matched, with composed or decomposed accents; inflected forms are not.
 
     Args:
-        entries: (source, target) each, of distinct sources.
+        entries: (source, target) pairs with distinct sources.
         fallback: further terms; of two terms of equal length, those of `entries` take precedence.
 
     Raises:
@@ -67,7 +67,7 @@ class Glossary:
                 raise ArgumentError(f"term {number}: {source!r} is term {first} already")
 
     def __hash__(self) -> int:
-        # requests are compared by it, and a glossary may have many terms
+        # used to compare requests, so it must be fast for glossaries with many terms
         return hash((len(self.entries), self.entries[:8]))
 
     def updated(self, terms: Glossary) -> Glossary:
@@ -75,7 +75,7 @@ class Glossary:
         return replace(terms, fallback=self if terms.fallback is None else self.updated(terms.fallback))
 
     def find(self, text: str, *, keeps_case: bool = False) -> list[Term]:
-        """Return the terms of a text in order: the longest at each word, without overlaps.
+        """Return the terms found in a text, in order: the longest at each word, without overlaps.
 
         Args:
             text: any text.
@@ -112,12 +112,12 @@ class Glossary:
 
 @lru_cache(maxsize=8)
 def keeps_case(tokenizer: Tokenizer) -> bool:
-    """Return whether a tokenizer has a piece with a capital; one that was learned from lower-case text has none."""
+    """Return whether a tokenizer has a piece with a capital; one learned from lowercase text has none."""
     return any(piece != piece.lower() for piece in map(tokenizer.piece, range(tokenizer.size)))
 
 
 def read_glossary(path: Path | str) -> Glossary:
-    """Read lines of source, tab, target; blank lines and lines that begin with # are ignored.
+    """Read a glossary with lines of source, tab, target; blank lines and lines that begin with # are ignored.
 
     Raises:
         DataError: the file cannot be read, or a line is not a term, is too long, or repeats a source; the message names
@@ -168,7 +168,7 @@ def missing(text: str, targets: Iterable[str]) -> list[str]:
 
 
 def compose(text: str) -> str:
-    """Return a text in Unicode's form NFC, which composes accents with their letters."""
+    """Normalize a text to Unicode NFC, which composes accents with their letters."""
     return unicodedata.normalize("NFC", text)
 
 
@@ -186,7 +186,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _index(entries: Iterable[Entry]) -> Index:
-    """Return the entries by their first word, the longest first; of those that differ in capitals alone the first."""
+    """Return the entries by their first word, longest first; entries that differ only in case stay in order."""
     result: Index = {}
     for words, target in entries:
         result.setdefault(words[0], []).append((words, target))
@@ -194,7 +194,7 @@ def _index(entries: Iterable[Entry]) -> Index:
 
 
 def _longest(layers: Sequence[Index], words: Sequence[str], index: int) -> Entry | None:
-    """Return the longest entry that stands at a word, of equally long ones that of the first layer."""
+    """Return the longest entry that begins at a word; of equally long ones, that of the first layer."""
     entries = (
         next((entry for entry in layer.get(words[index], ()) if _stands_at(words, index, entry[0])), None)
         for layer in layers

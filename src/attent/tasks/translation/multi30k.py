@@ -1,8 +1,8 @@
 """Multi30k: image captions in English, German, French and Czech.
 
-Elliott et al. 2016 (arXiv:1605.00459), Elliott et al. 2017 (arXiv:1710.07177), Barrault et al. 2018. 29,000 lines to
-train on, 1,014 to validate on, 1,000 to test on; equal line numbers mean the same image. For research use; the
-repository https://github.com/multi30k/dataset states its terms.
+Elliott et al. 2016 (arXiv:1605.00459), Elliott et al. 2017 (arXiv:1710.07177), Barrault et al. 2018. It has 29,000
+training lines, 1,014 validation lines and 1,000 test lines; equal line numbers refer to the same image. It is for
+research use; for the terms, see https://github.com/multi30k/dataset.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from urllib.request import urlopen
 
 from attent.errors import DataError
 
-# Checksums of the texts make sure that every state of the repository gives these texts or an error.
+# Checksums ensure that any state of the repository gives exactly these texts or an error.
 COMMIT = "c40b37b23d6387214f8ab37335b5a8672b9745f2"
 URL = "https://raw.githubusercontent.com/multi30k/dataset/{ref}/data/task1/{path}"
 REFS = (COMMIT, "master")
 SECONDS = 60.0
 
-# The SHA-256 of each text, that is, of the file unpacked.
+# The SHA-256 of each text (the uncompressed file).
 RAW = {
     "test_2016_flickr.cs": "45adb85f688de8407fddcbe1b36dca15d12aab868149b337e2576f2d6d2ff8d8",
     "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
@@ -39,7 +39,7 @@ RAW = {
     "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
     "val.fr": "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
 }
-# Lower-cased, normalized and tokenized; published scores are measured on these. The repository has them unpacked.
+# Lower-cased, normalized and tokenized; published scores are measured on these. The repository has them uncompressed.
 TOKENIZED = {
     "test_2016_flickr.lc.norm.tok.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
     "test_2016_flickr.lc.norm.tok.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
@@ -59,21 +59,21 @@ FILES = {f"{name}.gz": digest for name, digest in RAW.items()} | {
 def multi30k(
     to: Path | str, source: Path | str | None = None, progress: Callable[[str], None] = lambda name: None
 ) -> list[Path]:
-    """Put Multi30k into a folder.
+    """Download or copy Multi30k to a folder.
 
-    The raw texts, and in `tok/` the tokenized ones, each gzipped and checked by its SHA-256. Files that are there and
-    correct stay.
+    The folder gets the raw texts and, in `tok/`, the tokenized ones, each gzipped and verified by its SHA-256. Existing
+    correct files are kept.
 
     Args:
         to: the folder; created if it does not exist.
-        source: a folder that has the files; without it they are downloaded.
+        source: a folder that contains the files; by default they are downloaded.
         progress: called with the name of each file to fetch.
 
     Returns:
         The files.
 
     Raises:
-        DataError: a file is not available or has another checksum; the folder never holds a wrong one.
+        DataError: a file is not available or has another checksum; wrong files are never written to the folder.
     """
     to = Path(to)
     for name, digest in FILES.items():

@@ -28,13 +28,12 @@ from attent.text.readers import TextPair, chunks, display_name
 from attent.text.sources import check_file
 from attent.text.text import Gold, Link
 
-# Pairs aligned at once: enough to sort them by length, few enough to see results soon.
+# Pairs aligned at a time: enough to sort them by length, few enough to see results soon.
 LINES = 2048
-# Layers and heads that are listed with the best one.
+# Maximum number of layers and heads listed.
 LISTED = 10
 HEAD = f"layer  head  {'a row is about':18}"
-# Pairs without gold links that a choice takes, with more of which it hardly changes: of two runs by each other, and of
-# one alone.
+# Pairs without gold links used for a choice, beyond which it hardly changes: for two runs, and for one run.
 CHOSEN_BY, CHOSEN_ALONE_BY = 1000, 200
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,11 +45,11 @@ class PairLinker:
 
     Args:
         forward: the run whose attention is read.
-        backward: a run for the other direction, whose links are joined to these; None without one.
-        selector: layer, head and meaning of the rows; each run's own choice for None.
+        backward: a run for the other direction, whose links are combined with these; None if there is none.
+        selector: layer, head and meaning of the rows; None for each run's own choice.
         threshold: as for `attent.alignment.aligner.extract_links`.
         units: words or tokens.
-        symmetrization: the way to join the links of both directions.
+        symmetrization: the method for combining the links of both directions.
         say: reports progress, and pairs that are too long.
     """
 
@@ -80,9 +79,9 @@ class PairLinker:
         ]
 
     def stream(self, read: Iterator[TextPair]) -> Iterator[tuple[list[list[Link]], bool]]:
-        """Return the links of pairs in order, many pairs at a time, each time with whether all of them could be read.
+        """Yield the links of pairs in order, in chunks, each with whether all of its pairs could be read.
 
-        Neither links nor their order depend on the number of threads.
+        Neither the links nor their order depend on the number of threads.
         """
 
         def readable_chunks() -> Iterator[tuple[list[TextPair], bool]]:
@@ -96,9 +95,9 @@ class PairLinker:
 
     @property
     def threads(self) -> int:
-        """The number of threads that align: torch's on a CPU.
+        """The number of threads for alignment: torch's on a CPU, else one.
 
-        One where attention has to be watched: such models compute otherwise with another number of threads.
+        It is also one if attention has to be watched, since the results of such models depend on the number of threads.
         """
         translators = [translator for translator in (self.forward, self.backward) if translator is not None]
         are_parallel = all(
@@ -107,11 +106,11 @@ class PairLinker:
         return torch.get_num_threads() if are_parallel else 1
 
     def selector_of(self, translator: Translator) -> AttentionSelector:
-        """Return the attention of one of the runs that links are read from."""
+        """Return the selector of the attention from which a run's links are read."""
         return self.selector or AttentionSelector.of_run(translator.config)
 
     def blank_long(self, pairs: Sequence[TextPair], first: int) -> list[TextPair]:
-        """Return the pairs, with empty texts in the place of those too long for a model, which are reported.
+        """Replace pairs that are too long for a model with empty texts, and report them.
 
         Args:
             pairs: sources and targets.
@@ -139,12 +138,12 @@ def reversed_pairs(backward: Translator, pairs: Sequence[TextPair]) -> list[Toke
 
 
 def map_in_order(function: Callable[[Item], Result], items: Iterator[Item], threads: int) -> Iterator[Result]:
-    """Map a function over items by threads, of which each computes by itself, and return results in order.
+    """Map a function over items in threads that each compute single-threaded, and yield the results in order.
 
     Args:
-        function: what it returns must not depend on torch's number of threads, which is one.
-        items: read no further ahead than threads need; their error comes after the results of the items before it.
-        threads: how many.
+        function: its result must not depend on torch's number of threads, which is one.
+        items: read no further ahead than threads need; an error in reading them is raised after the earlier results.
+        threads: number of threads.
     """
     if threads == 1:
         yield from map(function, items)
@@ -161,17 +160,17 @@ def map_in_order(function: Callable[[Item], Result], items: Iterator[Item], thre
                 while pending and (failure is not None or len(pending) > threads):
                     yield pending.popleft().result()
     finally:
-        # each thread has a number of its own, but a new one takes the last that was set anywhere
+        # each thread has its own number, but a new thread inherits the last one set anywhere
         torch.set_num_threads(threads)
     if isinstance(failure, DataError):
         raise failure
 
 
 class HeadReport(NamedTuple):
-    """The attention that links are read from, chosen or judged.
+    """The attention that links are read from, as chosen or evaluated.
 
     Args:
-        selectors: of the run, and of the run for the other direction if that was chosen too.
+        selectors: selector of the run, and that of the run for the other direction if it was chosen too.
         lines: a table of the best choices, and agreement with gold links.
         is_complete: whether every pair could be read.
     """
@@ -182,10 +181,10 @@ class HeadReport(NamedTuple):
 
 
 def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> HeadReport:
-    """Choose layer, head and meaning of the rows by the first pairs, without gold links.
+    """Choose the layer, head and meaning of the rows from the first pairs, without gold links.
 
     Raises:
-        DataError: there is nothing to choose by, or the pairs do not tell the heads apart.
+        DataError: no pair can be used, or the pairs do not distinguish between heads.
     """
     pairs = list(islice(read, CHOSEN_BY if linker.backward else CHOSEN_ALONE_BY))
     readable = linker.blank_long(pairs, 1)
@@ -211,11 +210,11 @@ def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> HeadRepor
 
 
 def judge_generated(run: Path, linker: PairLinker, *, choose: bool) -> HeadReport:
-    """Judge a run by the gold links of its generated corpus' held-out sets.
+    """Evaluate a run's links against the gold links of the held-out sets of its generated corpus.
 
     Args:
         run: the run folder.
-        linker: of the run alone.
+        linker: links the run's pairs, without a backward run.
         choose: whether to choose layer, head and meaning of the rows on the validation set first.
 
     Raises:
@@ -236,18 +235,19 @@ def judge_generated(run: Path, linker: PairLinker, *, choose: bool) -> HeadRepor
 
 
 def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first_word: int, choose: bool) -> HeadReport:
-    """Judge the links of pairs by the gold links of a file.
+    """Evaluate the links of pairs against the gold links in a file.
 
     Args:
         linker: makes the links.
         read: the pairs.
-        gold: the file.
+        gold: the file of gold links.
         first_word: number of a sentence's first word in the file, 0 or 1.
-        choose: whether to choose layer, head and meaning of the rows on half of the pairs, and to judge the other half.
+        choose: whether to choose layer, head and meaning of the rows on half of the pairs and evaluate on the other
+            half.
 
     Raises:
         ArgumentError: there is no such file, or only one pair to choose by.
-        DataError: its lines are not as many as the pairs, or one links words that the pair does not have.
+        DataError: the numbers of lines and pairs differ, or a link refers to words that do not exist.
     """
     check_file(gold)
     pairs, gold_links = _read_gold(linker, read, gold, first_word)
@@ -269,10 +269,10 @@ def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first
 
 
 def keep_choice(run: Path, selector: AttentionSelector) -> None:
-    """Write the attention that words are aligned by into a run's config.
+    """Store the attention used for word alignment in a run's config.
 
     Raises:
-        RunError: another process trains the run, or it cannot be written.
+        RunError: another process is training the run, or the config cannot be written.
     """
     with held(run):
         chosen = AlignmentHead(layer=selector.layer, head=selector.head, about=selector.about)
@@ -280,7 +280,10 @@ def keep_choice(run: Path, selector: AttentionSelector) -> None:
 
 
 def random_halves(count: int) -> tuple[list[int], list[int]]:
-    """Split rows at random, always in the same way: the halves of a corpus may differ, and so may every other line."""
+    """Split rows into random halves, always the same ones.
+
+    The first and second half of a corpus may differ in kind, and so may its odd and even lines.
+    """
     draw = Random(0).random
     order = sorted(range(count), key=[draw() for _ in range(count)].__getitem__)
     return sorted(order[: count // 2]), sorted(order[count // 2 :])
@@ -324,7 +327,7 @@ def _choose(
 
 
 def _cells(selector: AttentionSelector) -> str:
-    """Return a selector as a row below HEAD."""
+    """Format a selector as a table row below HEAD."""
     return (
         f"{selector.layer:5}  {'mean' if selector.head is None else selector.head:>4}  "
         f"{ABOUT_LABELS[selector.about]:18}"
@@ -332,7 +335,7 @@ def _cells(selector: AttentionSelector) -> str:
 
 
 def _agreement(links: Sequence[Sequence[Link]], gold: Sequence[Gold], source: str) -> str:
-    """Return the agreement of links with gold links, and the attention that they were read from, in a line."""
+    """Format the agreement of links with gold links, and the attention they were read from, in one line."""
     total = sum(map(agreement, links, gold), Agreement())
     return (
         f"AER {total.error_rate:.3f}  precision {total.precision:.3f}  recall {total.recall:.3f}  "

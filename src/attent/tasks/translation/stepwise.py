@@ -1,4 +1,4 @@
-"""A translation step by step: each token with its alternatives."""
+"""Step-by-step translation: each token with its alternatives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from attent.text.batches import KEY_MULTIPLE, ROW_MULTIPLE, Sequences
 from attent.text.tokenizer import BOS, EOS, PAD, UNK, prompt_of
 
 TOP_K = 8
-# A longer source is not repeated for identical last bits: it would take 8 times as long.
+# Longer sources are not repeated to get identical last bits, which would take 8 times as long.
 MAX_REPEATED_SOURCE = 512
 
 
@@ -31,7 +31,7 @@ class Candidate:
     Args:
         token: its id; EOS ends the translation.
         piece: its label.
-        probability: given the tokens before, among all tokens, 0 to 1.
+        probability: its probability given the previous tokens, among all tokens, 0 to 1.
     """
 
     token: int
@@ -55,7 +55,7 @@ class DecodingStep:
 
 
 class StepwiseDecoding:
-    """Greedy search for the translation of one text, step by step; it writes the same tokens as `translate`.
+    """Greedy search for the translation of one text, step by step; it produces the same tokens as `translate`.
 
     Example:
         >>> decoding = StepwiseDecoding(translator, "un chien noir")
@@ -64,12 +64,12 @@ class StepwiseDecoding:
         >>> decoding.map()["decoder.layers.1.cross_attention"].weights
 
     Args:
-        translator: whose model writes.
-        text: the source, a string or read by the translator.
+        translator: the translator whose model is used.
+        text: the source, a string or a result of `translator.read`.
         prefix: tokens that the translation begins with.
         top_k: number of candidates of each step.
-        forced_length: set if the prefix is a complete translation, found by a beam search: the number of its tokens
-            that were forced on that search. The decoding then ends with the prefix.
+        forced_length: number of tokens that were forced in a beam search, if the prefix is the complete translation
+            that it found; decoding then ends with the prefix.
 
     Raises:
         ArgumentError: the text is empty or fails the translator's input check, text or prefix is longer than the model
@@ -143,13 +143,13 @@ class StepwiseDecoding:
 
     @torch.no_grad()
     def encoder_maps(self) -> dict[str, LabelledMap]:
-        """Return the encoder's attention maps by the name of their modules; none if it has no attention."""
+        """Return the encoder's attention maps by module name; empty if it has no attention."""
         with watch(self.translator.model) as maps:
             self.translator.encode(self.source.ids)
         return {name: LabelledMap(weights, self.labels, self.labels) for name, weights in maps.items()}
 
     def map(self, *, with_eos: bool = True, gradients: bool = False) -> dict[str, LabelledMap]:
-        """Return every attention map of the tokens written so far, by its module's name, in the order of computation.
+        """Return every attention map of the tokens written so far, by module name, in the order of computation.
 
         Args:
             with_eos: True if the last row is the step that writes EOS, False if it is the step that wrote the last

@@ -1,16 +1,16 @@
-"""Translation with terms: a search whose hypotheses contain the terms of a glossary.
+"""Translation with a glossary: a search whose hypotheses contain its terms.
 
 A sentence is translated first without the glossary. If the translation lacks a term, the search is repeated with a
 forced beginning: the translation up to the word whose attention to the term's source is largest, then the term. The
 rest is either searched for, or copied from the translation after that word, so that only the word is replaced; of these
-two hypotheses, the one with the higher probability per token is used. The next missing term follows this one. Every
-term appears, and sentences without terms, or whose translation already contains them, get exactly the translation of a
-search without a glossary.
+two hypotheses, the one with the higher probability per token is used. The next missing term is placed after this one.
+Every term appears, and sentences without terms, or whose translation already contains them, get exactly the translation
+of a search without a glossary.
 
 Sources: lexically constrained decoding as in Hokamp and Liu (2017), arXiv 1704.07138, and Post and Vilar (2018), arXiv
 1804.06609; by attention to the term's source as in Chatterjee et al. (2017), "Guiding Neural Machine Translation
-Decoding with External Knowledge". Forced beginnings replace their beams for each number of terms, so the search itself
-does not change.
+Decoding with External Knowledge". Forced beginnings take the place of their separate beams per number of terms, so the
+search itself is unchanged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Sentence:
 
     Args:
         source: the text.
-        terms: in it.
+        terms: terms of the glossary in the text.
         best: the translation so far.
         fixed: number of tokens at its beginning that must not change.
         placed: number of terms placed so far.
@@ -74,7 +74,7 @@ class _Beginning(NamedTuple):
     """The forced beginning of a translation.
 
     Args:
-        tokens: all of it.
+        tokens: all tokens of the beginning.
         end: number of tokens up to the end of the term.
     """
 
@@ -86,7 +86,7 @@ def check_terms(glossary: Glossary, tokenizer: Tokenizer) -> None:
     """Check that a run can write the terms of a glossary.
 
     Raises:
-        ArgumentError: its vocabulary lacks a part of one.
+        ArgumentError: its vocabulary lacks a part of a term.
     """
     for _, target in glossary.entries:
         if UNK in _term_tokens(target, tokenizer):
@@ -97,12 +97,12 @@ def read_terms(path: Path, tokenizer: Tokenizer) -> Glossary:
     """Read a glossary for a run.
 
     Args:
-        path: of the file.
-        tokenizer: of the run's target.
+        path: path of the file.
+        tokenizer: the run's target tokenizer.
 
     Raises:
         ArgumentError: the run cannot write a term.
-        DataError: the file cannot be read, or a line is no term.
+        DataError: the file cannot be read, or a line is not a term.
     """
     glossary = read_glossary(path)
     try:
@@ -116,9 +116,9 @@ class TermSearch:
     """Translates text with a glossary.
 
     Args:
-        translator: searches.
+        translator: performs the searches.
         glossary: the terms.
-        attention: to the source; by default that by which the run's words are aligned, see
+        attention: computes the attention to the source; by default, that used for the run's word alignment, see
             `attent.alignment.forced_decoding.source_attention`.
     """
 
@@ -137,17 +137,17 @@ class TermSearch:
         batch: int | BatchSize = BATCH,
         terms: Sequence[Sequence[Term]] | None = None,
     ) -> list[list[Translation]]:
-        """Return the n_best translations of each text, all with its terms.
+        """Return the n_best translations of each text, all of which contain its terms.
 
         Args:
             texts: sentences.
-            settings: of the search.
+            settings: search settings.
             prefixes: the beginning of each translation.
-            batch: size of a batch, an int in texts.
-            terms: of each text; those of the glossary unless given.
+            batch: batch size, in texts if an int.
+            terms: terms of each text; by default, those found by the glossary.
 
         Raises:
-            ArgumentError: samples were asked for.
+            ArgumentError: the settings ask for samples.
         """
         if settings.sample:
             raise ArgumentError("a glossary is for a search, and samples are drawn: one of them")
@@ -172,7 +172,7 @@ class TermSearch:
                 if not items or not sentence.missing or sentence.placed >= len(sentence.terms):
                     sentences[row] = waiting.pop(row)
         for row, sentence in sentences.items():
-            # a term for which no place is left is the only one that may be missing
+            # only a term for which no place is left may be missing
             distinct = {item.tokens: item for item in pools[row] if settings.n_best > 1} or {(): sentence.best}
             results[row] = sorted(distinct.values(), key=lambda item: -item.score)[: settings.n_best]
         return results
@@ -180,7 +180,7 @@ class TermSearch:
     def _place(
         self, sentences: Sequence[_Sentence], settings: SearchSettings, batch: int | BatchSize
     ) -> list[tuple[_Sentence, list[Translation]]]:
-        """Place a term of each sentence; return it with its translations, none where no place is left."""
+        """Place one term in each sentence; return the sentences with their translations, none if no place is left."""
         encoded = [sentence.source.ids for sentence in sentences]
         maps = self._attention(encoded, [sentence.best.tokens for sentence in sentences])
         limits = settings.limits(np.array([len(tokens) for tokens in encoded]), self._translator.longest).tolist()
@@ -206,7 +206,7 @@ class TermSearch:
         settings: SearchSettings,
         batch: int | BatchSize,
     ) -> list[list[Translation]]:
-        """Return the translations with these beginnings in which the term stays a word of its own."""
+        """Return the translations with these beginnings in which the term remains a separate word."""
         translator, decode = self._translator, self._translator.target_tokenizer.decode
         n_best_lists = translator.search(
             sources, settings, prefixes=[beginning.tokens for beginning in beginnings], batch=batch
@@ -223,16 +223,16 @@ class TermSearch:
         return results
 
     def _beginnings(self, sentence: _Sentence, weights: Tensor, limit: int) -> list[_Beginning]:
-        """Return beginnings of a translation with that missing term whose place comes first; none if there is no place.
+        """Return beginnings with the missing term whose place comes first; none if there is no place.
 
         Args:
-            sentence: lacks a term.
+            sentence: a sentence that lacks a term.
             weights: the attention of its translation's tokens, (Tq, Tk).
-            limit: the most tokens of a translation.
+            limit: maximum number of tokens of a translation.
 
         Returns:
-            The beginning that ends with the term, and, if it is no longer than the limit, the one that goes on as the
-            translation did after the word that the term takes the place of.
+            The beginning that ends with the term and, if within the limit, the one that continues with the rest of the
+            translation after the word that the term replaces.
         """
         translation, longest = sentence.best, self._translator.longest
         cuts = [cut for cut in self._cuts(translation) if cut >= sentence.fixed]
@@ -242,7 +242,7 @@ class TermSearch:
             tokens = self._joined(translation.tokens[:cut], term.target)
             if tokens and (longest is None or len(tokens) + 2 < longest):
                 decode = self._translator.target_tokenizer.decode
-                # behind the word that the term takes the place of
+                # after the word that the term replaces
                 rest = translation.tokens[min((end for end in cuts if end > cut), default=cut) :]
                 whole = [*tokens, *rest]
                 can_stay = rest and len(whole) <= limit and not _is_glued(decode(tokens), decode(whole))
@@ -256,14 +256,14 @@ class TermSearch:
         return [count for count, length in enumerate(lengths) if not _is_glued(text[:length], text)]
 
     def _ranked(self, sentence: _Sentence, term: Term, weights: Tensor, cuts: Sequence[int]) -> list[int]:
-        """Return the cuts in descending order of the attention to the term's source of the word after them."""
+        """Return the cuts, sorted by the attention of the following word to the term's source, highest first."""
         tokenizer, text = self._translator.source_tokenizer, sentence.source.text
         around = len(tokenizer.encode(""))
         first, last = (len(tokenizer.encode(part)) - around for part in (text[: term.begin].rstrip(), text[: term.end]))
         lead = len(prompt_of(tokenizer))
         received = weights[:, lead + first : lead + last].sum(1)
         ends = [*cuts[1:], len(received)]
-        # rounded, so that the last bits of a batch decide nothing
+        # rounded, so that last bits that depend on the batch do not matter
         masses = {
             cut: round(float(received[cut:end].mean()), 4) if end > cut else 0.0
             for cut, end in zip(cuts, ends, strict=True)
@@ -273,7 +273,7 @@ class TermSearch:
     def _joined(self, tokens: Sequence[int], target: str) -> list[int] | None:
         """Return tokens followed by those of a term, with a space between them if the target language has one.
 
-        None if the term cannot be written there.
+        Return None if the term cannot be written there.
         """
         tokenizer = self._translator.target_tokenizer
         before = tokenizer.decode(tokens)
@@ -290,7 +290,7 @@ class TermSearch:
 
     @torch.inference_mode()
     def _next_word(self, source: SourceText, tokens: Sequence[int]) -> int:
-        """Return the most probable token after these that does not go on with their last word."""
+        """Return the most probable next token that does not continue the last word."""
         translator = self._translator
         memory = translator.encode(source.ids)
         target = torch.tensor([[BOS, *tokens]], device=translator.device)
@@ -307,9 +307,9 @@ def _per_token(translation: Translation) -> float:
 
 @lru_cache(maxsize=8)
 def _continuations(tokenizer: Tokenizer) -> Tensor:
-    """Return whether each token may go on with a word, (V,).
+    """Return whether each token can continue a word, (V,).
 
-    Letters and marks without a space before them, bytes, and what is no text.
+    These are letters and marks without a space before them, bytes, and tokens without text.
     """
     pieces = [tokenizer.piece(token) for token in range(tokenizer.size)]
     goes_on = [not piece or re.match(LETTER, piece) is not None or is_mark(piece[0]) for piece in pieces]
@@ -317,7 +317,7 @@ def _continuations(tokenizer: Tokenizer) -> Tensor:
 
 
 def _is_glued(beginning: str, text: str) -> bool:
-    """Return whether the last word of a beginning is continued in the text."""
+    """Return whether the text continues the last word of a beginning."""
     return not text.startswith(beginning) or any(span.begin < len(beginning) < span.end for span in units(text))
 
 
@@ -328,7 +328,7 @@ def _term_tokens(text: str, tokenizer: Tokenizer) -> list[int]:
 
 
 def _tokens(text: str, tokenizer: Tokenizer) -> list[int]:
-    """Return the tokens of a part of a translation, without marks and the prompt."""
+    """Return the tokens of a part of a translation, without special marks and the prompt."""
     marks, prompt = marks_of(tokenizer), prompt_of(tokenizer)
     tokens = tokenizer.encode(text)
     return [

@@ -42,10 +42,10 @@ class Translator(FromRun, Engine):
     """Translates text with a model and its tokenizers.
 
     Args:
-        model: keeps the contract of `attent.models.model`; put into evaluation mode.
+        model: implements the contract of `attent.models.model`; switched to evaluation mode.
         source_tokenizer: for the text to translate.
         target_tokenizer: for the translation.
-        input_check: gives the reason why a text is no input of this model; None if any text is.
+        input_check: returns the reason why a text is not valid input of this model; None if any text is valid.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Translator(FromRun, Engine):
     ) -> None:
         super().__init__(source_tokenizer, target_tokenizer, input_check, model.longest)
         self.model = model.eval()
-        # the graphs of an exported model are no parameters
+        # an exported model has graphs instead of parameters
         self.device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
     def can_read(self, source: str, target: str) -> bool:
-        """Return whether the model can read a source, and a target of it after BOS."""
+        """Return whether a source, and its target after BOS, fit the limits of the model."""
         longest, longest_source = self.longest, self.longest_source
         if longest is None or longest_source is None:
             return True
@@ -124,11 +124,12 @@ class Translator(FromRun, Engine):
         """Return the log-probability of each pair's target given its source, in nats, in total and per token.
 
         Args:
-            pairs: sources and targets, which give a list; or a single pair, which gives a single score.
-            batch: size of a batch, an int in pairs.
+            pairs: a list of (source, target) pairs, for which a list is returned, or one pair, for which one score is
+                returned.
+            batch: batch size, in pairs if an int.
 
         Raises:
-            ArgumentError: an element is no pair of texts.
+            ArgumentError: an element is not a pair of texts.
         """
         if isinstance(pairs, Pair) or (isinstance(pairs, tuple) and isinstance(next(iter(pairs), None), str)):
             return self.score([_as_pair(pairs)], batch=batch)[0]
@@ -138,12 +139,12 @@ class Translator(FromRun, Engine):
         )
 
     def length_error(self, source: str, target: str, limit: int | None) -> str | None:
-        """Return the reason why a pair has too many tokens on a side; None if it has not.
+        """Return an error message if a pair has too many tokens on a side, else None.
 
         Args:
-            source: of the pair.
-            target: of the pair; BOS before it counts.
-            limit: the most tokens of a side, such as `model.longest`; None if there is no limit.
+            source: source of the pair.
+            target: target of the pair; the BOS before it counts.
+            limit: maximum number of tokens on a side, such as `model.longest`; None for no limit.
         """
         if limit is None:
             return None
@@ -153,13 +154,13 @@ class Translator(FromRun, Engine):
     def map(
         self, source: str | SourceText, target: str | None = None, *, gradients: bool = False
     ) -> dict[str, LabelledMap]:
-        """Return every attention map of one translation, by the name of its module, in the order of computation.
+        """Return every attention map of one translation, by module name, in the order of computation.
 
         Args:
             source: the text to translate.
             target: its translation; the model's own by default.
-            gradients: whether each comes with its weights times the gradients by them of the translation's
-                log-probability.
+            gradients: whether to include each map's weights multiplied by the gradients of the translation's
+                log-probability with respect to them.
 
         Raises:
             ArgumentError: the source is empty, or refused and has no target.
@@ -184,11 +185,11 @@ class Translator(FromRun, Engine):
         rows: Sequence[str],
         gradients: bool = False,
     ) -> dict[str, LabelledMap]:
-        """Return the maps of a translation that is given by its tokens; see `map`.
+        """Return the maps of a translation given as tokens; see `map`.
 
         Args:
             source: the tokens read.
-            target: the tokens written, EOS included if it is.
+            target: the tokens written, including EOS if it was written.
             columns: labels of the source.
             rows: labels of the target.
             gradients: see `map`.
@@ -202,7 +203,7 @@ class Translator(FromRun, Engine):
         return label_translation_maps(maps, (*columns,), (*rows,), derived)
 
     def forward_pass(self, text: str) -> ForwardPass:
-        """Return the forward pass over a text that is translated; errors as for `map`."""
+        """Return the forward pass of the translation of a text; errors as for `map`."""
         source = self.read(text)
         if source.refusal:
             raise ArgumentError(source.refusal)
@@ -229,9 +230,9 @@ def label_translation_maps(
     target: tuple[str, ...],
     gradients: Mapping[str, AttentionMap] | None = None,
 ) -> dict[str, LabelledMap]:
-    """Label the maps of a translator by name.
+    """Label the rows and columns of a translator's maps, by name.
 
-    Source pieces in the encoder, the tokens produced and read in the decoder.
+    Encoder maps are labeled with source pieces, decoder maps with the tokens produced (rows) and read (columns).
     """
     labelled = {}
     for name, weights in maps.items():
@@ -259,13 +260,13 @@ def _as_pair(pair: object) -> Pair:
 
 
 def parallel_map(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """Map a function over items in parallel on the CPU, one thread for each.
+    """Map a function over items in parallel on the CPU, with one thread per item.
 
-    Most steps of a search use only one anyway.
+    Most steps of a search use only one thread anyway.
 
     Args:
-        function: its result must not depend on the number of threads; settings that torch holds for each thread, such
-            as autocast's, do not apply in it.
+        function: its result must not depend on the number of threads; torch's per-thread settings, such as autocast, do
+            not apply in it.
         items: those that take longest should come first.
     """
     threads = torch.get_num_threads()
@@ -276,7 +277,7 @@ def parallel_map(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         with ThreadPoolExecutor(min(threads, len(items)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
             yield from pool.map(function, items)
     finally:
-        # each thread has a number of its own, but a new one takes the last that was set anywhere
+        # each thread has its own number, but a new thread inherits the last one set anywhere
         torch.set_num_threads(threads)
 
 
@@ -286,8 +287,8 @@ def load(
     """Load the translator of a run folder.
 
     Raises:
-        ArgumentError: the model cannot be computed in this type of weights here.
-        RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
+        ArgumentError: this machine cannot compute the model with this weight type.
+        RunError: the folder is missing, damaged, or written by a newer version, or has another task.
     """
     run = task_of("translate").read(path, trust_code=trust_code)
     translator = of_run(run, device)
