@@ -100,7 +100,7 @@ def test_summaries_are_means_over_queries(translator: Translator) -> None:
 def test_what_cannot_be_judged_is_said(translator: Translator) -> None:
     with pytest.raises(UnknownNameError, match=r"^unknown change of a head 'none'"):
         Ablation(LossJudge(translator, PAIRS), "none")
-    with pytest.raises(ArgumentError, match=r"^there is no example to judge heads by$"):
+    with pytest.raises(ArgumentError, match=r"^heads cannot be evaluated without examples$"):
         Ablation(LossJudge(translator, []))
     with pytest.raises(ArgumentError, match=r"^there is no attention, or no example"):
         head_summaries(LossJudge(translator, []))

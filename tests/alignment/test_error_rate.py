@@ -38,5 +38,5 @@ def test_pairs_are_added_up_before_anything_is_divided() -> None:
 
 
 def test_nothing_found_and_nothing_sure_is_no_score() -> None:
-    with pytest.raises(ArgumentError, match="nothing to judge"):
+    with pytest.raises(ArgumentError, match="nothing to evaluate"):
         _ = agreement([], Gold.of([], [(0, 0)])).error_rate

@@ -31,7 +31,7 @@ def test_what_is_no_link_is_named_with_its_line(tmp_path: Path, text: str) -> No
     file.write_text(f"0-0\n\n1-1 {text}\n", encoding="utf-8")
     read = read_gold(file)
     assert [next(read), next(read)] == [Gold.of([(0, 0)]), Gold.of([])]
-    with pytest.raises(DataError, match=r"gold\.txt, line 3: a link is written 0-2, or 0\?2 or 0p2") as raised:
+    with pytest.raises(DataError, match=r"gold\.txt, line 3: a link must be written 0-2, or 0\?2 or 0p2") as raised:
         next(read)
     assert repr(text) in str(raised.value)
 

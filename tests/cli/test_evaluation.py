@@ -35,7 +35,7 @@ def test_without_its_training_text_there_are_no_yardsticks(attent, filling_folde
     assert done.code == 0
     assert (
         done.err[0]
-        == f"no yardsticks: the text that {filling_folder} was trained on is not at {text}; --against FILE names it"
+        == f"no n-gram baselines: {text}, the training text of {filling_folder}, does not exist: name it by --against FILE"
     )
     assert [line.split()[0] for line in done.out] == ["model", "4"]
 

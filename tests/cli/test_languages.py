@@ -115,7 +115,7 @@ def test_text_that_is_spaced_differently_is_told_of_in_one_line(attent, run: Pat
 def test_a_translation_that_repeats_itself_is_told_of(attent, run: Path) -> None:
     # two updates teach a model to write one sign for ever
     done = attent("translate", run, SEGMENTED[0])
-    assert done.err == ["a translation repeats itself, line 1: --no-repeat-ngram 4 forbids that"]
+    assert done.err == ["a translation repeats itself, line 1: --no-repeat-ngram 4 prevents this"]
     assert attent("translate", run, SEGMENTED[0], "--no-repeat-ngram", 2).err == []
 
 

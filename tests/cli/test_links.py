@@ -92,7 +92,7 @@ def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, f
         ("0-0\n\n", "must have a line for each pair: there is no line 3"),
         ("\n" * 7, "must have a line for each pair: there is no pair 7"),
         ("0-0\n\n0-2\n\n\n\n", "line 3: 0-2, counted from 0, links words of 3 source and 2 target words"),
-        ("0-0\n0:0\n\n\n\n\n", "line 2: a link is written 0-2"),
+        ("0-0\n0:0\n\n\n\n\n", "line 2: a link must be written 0-2"),
     ],
 )
 def test_a_file_of_links_that_does_not_fit(refused, run_folder: Path, file: Path, text: str, says: str) -> None:

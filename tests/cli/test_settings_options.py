@@ -128,7 +128,7 @@ def test_bounds_of_an_offer() -> None:
         received(look, "--beam", "0").settings()
     with pytest.raises(ArgumentError, match="--max-length must be at least 1, got -4"):
         received(look, "--max-length", "-4").settings()
-    with pytest.raises(ArgumentError, match="samples need no beam"):
+    with pytest.raises(ArgumentError, match="sampling uses no beam"):
         received(look, "--beam", "2", "--sample").settings()
 
 

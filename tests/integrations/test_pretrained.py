@@ -202,7 +202,7 @@ def test_texts_that_a_model_does_not_take(folders: Path) -> None:
     assert "ForMaskedLM" in _says(bert.fill, TEXT)
     assert "there is no [MASK]" in _says(masked.fill, "the dog")
     assert "head must be from 0 to 2, got 3" in _says(lambda: masked.fill(TEXT, head=3))
-    assert "GPT2Model predicts no masked words" in _says(gpt2.fill, TEXT)
+    assert "GPT2Model does not predict masked words" in _says(gpt2.fill, TEXT)
     assert "without tokens" in _says(gpt2.map, "")
     assert "the text has 14 tokens, more than the 11" in _says(bert.map, "dog " * 12)
     gpt2.model.config.max_position_embeddings = -1
@@ -215,18 +215,18 @@ def test_texts_that_a_model_does_not_take(folders: Path) -> None:
 def test_a_model_of_pickles_is_refused(folders: Path, tmp_path: Path) -> None:
     folder = copied(folders, "bert", tmp_path)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert "has pytorch_model.bin, and attent reads safetensors alone" in _says(load, folder)
+    assert "has pytorch_model.bin, but attent reads only safetensors" in _says(load, folder)
 
 
 def test_a_folder_without_a_vocabulary_is_refused(folders: Path, tmp_path: Path) -> None:
     folder = copied(folders, "bert", tmp_path)
     for file in folder.glob("tokenizer*"):
         file.unlink()
-    assert "bert has no tokenizer's vocabulary: tokenizer.save_pretrained('bert') writes it" in _says(load, folder)
+    assert "bert has no tokenizer vocabulary: tokenizer.save_pretrained('bert') writes it" in _says(load, folder)
 
 
 def test_what_is_no_folder_of_a_model_is_said(tmp_path: Path) -> None:
-    assert "nowhere is no folder, and a model is a folder as save_pretrained writes it" in _says(
+    assert "nowhere is no folder, and a model must be a folder written by save_pretrained" in _says(
         load, tmp_path / "nowhere"
     )
     assert "has no config.json" in _says(load, tmp_path)
@@ -243,7 +243,7 @@ def test_a_model_with_code_of_its_own_is_refused(folders: Path, tmp_path: Path, 
     code = "raise SystemError('this ran')"
     (folder / "own.py").write_text(code, encoding="utf-8")
     (folder / name).write_text(json.dumps({**settings, "auto_map": {"AutoModel": "own.Model"}}), encoding="utf-8")
-    assert f"{name} names code of its own (auto_map)" in _says(load, folder)
+    assert f"{name} names custom code (auto_map)" in _says(load, folder)
 
 
 def test_damaged_models_are_refused(folders: Path, tmp_path: Path) -> None:

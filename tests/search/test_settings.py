@@ -22,7 +22,7 @@ def test_a_translation_ends_by_the_length_of_its_own_source(settings: dict[str, 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"sample": True, "beam": 2}, "samples need no beam"),
+        ({"sample": True, "beam": 2}, "sampling uses no beam"),
         ({"n_best": 3, "beam": 2}, "at most the beam = 2, got 3"),
         ({"temperature": 0.5}, "set sample = true"),
         ({"minimum_length": 5, "maximum_length": 4}, "at most maximum_length = 4, got 5"),

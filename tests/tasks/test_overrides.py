@@ -134,7 +134,7 @@ def test_the_files_say_what_is_learnt() -> None:
     assert select_table({"text": pairs, "lines": empty}, None) == ("text", {"train": "a.tsv"})
     assert select_table({"text": empty, "lines": lines}, "fill-mask") == ("lines", {"train": "a.txt"})
     assert select_table({"text": empty, "lines": empty}, "fill-mask") == ("text", {})
-    with pytest.raises(ArgumentError, match=r"files for \[text\] and for \[lines\] are for two runs"):
+    with pytest.raises(ArgumentError, match=r"files for \[text\] and for \[lines\] cannot be used in one run"):
         select_table({"text": pairs, "lines": lines}, None)
     with pytest.raises(ArgumentError, match="these files are for --task fill-mask, not for --task translate"):
         select_table({"text": empty, "lines": lines}, "translate")

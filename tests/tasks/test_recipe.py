@@ -217,7 +217,7 @@ def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path, tiny_run
     for left, right in zip(first.model.parameters(), adapted.model.parameters(), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-6)
     wide = TINY.model_copy(update={"model": TINY.model.model_copy(update={"feed_forward": 19})})
-    with pytest.raises(RunError, match=r"must be \(19, 16\), got \(17, 16\) \(settings without \[model\] take that of"):
+    with pytest.raises(RunError, match=r"must be \(19, 16\), got \(17, 16\) \(settings without \[model\] use that of"):
         follow(wide, tmp_path / "three", init_from=tiny_run, progress=quiet())
     assert not (tmp_path / "three").exists()
 
@@ -317,7 +317,7 @@ def test_pairs_are_told_what_such_a_training_gave_and_that_theirs_was_short(tmp_
     assert lines[begin].endswith(" s, 3 epochs")
     assert re.match(r"elsewhere [\d.]+ epochs of [\d,]+ captions gave a BLEU of [\d.]+; ", lines[begin + 1])
     short = "training was short for 38 pairs: 3 epochs of the recommended 20, which take --updates 40"
-    assert lines[-1] == f"{short}; attent train --resume {tmp_path / 'run'} goes on with it"
+    assert lines[-1] == f"{short}; attent train --resume {tmp_path / 'run'} continues it"
     stream = io.StringIO()
     resume(tmp_path / "run", {"updates": 40}, progress=Progress(stream))
     assert "training was short" not in stream.getvalue()

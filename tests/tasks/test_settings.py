@@ -92,7 +92,7 @@ def test_the_demo_comes_with_the_package() -> None:
             '[text]\ntrain = "a.tsv"\n[training]\nbatch_pair = 8\n[dates]\nlocale = 3',
             r"key in \[dates\] of .*, 'locale'",
         ),
-        ("a = " + "[" * 100_000, r"some\.toml is not TOML that can be read: it is nested too deep"),
+        ("a = " + "[" * 100_000, r"some\.toml cannot be read as TOML: it is nested too deeply"),
         ("a = " + "9" * 5_000, r"some\.toml is not TOML: "),
         ("task = []\n" + LEAST, r"some\.toml: task: input should be 'translate', .*, got \[\]"),
         (LEAST + "[model]\npreset = {}", r"some\.toml: model: unknown preset '\{\}'"),

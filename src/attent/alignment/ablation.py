@@ -156,7 +156,7 @@ def head_summaries(judge: HeadJudge) -> dict[tuple[str, int], HeadSummary]:
             totals[path], heads[path] = sums, weights.shape[1]
             counts[path] = counts.get(path, 0) + weights.shape[2]
     if not totals:
-        raise ArgumentError("there is no attention, or no example, to judge heads by")
+        raise ArgumentError("heads cannot be evaluated: the model has no attention, or there are no examples")
     return {
         (path, head): HeadSummary(
             *(None if total is None else float(total[head]) / counts[path] for total in totals[path])
@@ -225,7 +225,7 @@ def _means(judge: HeadJudge) -> Mapping[str, Tensor]:
 def _scores(metric: Metric, statistics: np.ndarray) -> tuple[float, np.ndarray]:
     """Return a metric of examples from their statistics (N, k), and its values on bootstrap resamples, (R,)."""
     if not len(statistics):
-        raise ArgumentError("there is no example to judge heads by")
+        raise ArgumentError("heads cannot be evaluated without examples")
     return float(metric.score(statistics.sum(0, keepdims=True))[0]), metric.score(resampled_sums(statistics))
 
 
@@ -261,7 +261,7 @@ def judge_heads(
     with ResultFile(out, settings, resume=True) if is_new and out is not None else nullcontext() as results:
         costs = {} if out is None else _read_costs(out if results is None else results.draft, header)
         ablation, summaries = Ablation(judge, change), head_summaries(judge)
-        say(f"{len(summaries)} heads, {len(costs)} of them judged before, on {len(judge):,} examples")
+        say(f"{len(summaries)} heads, {len(costs)} of them evaluated before, on {len(judge):,} examples")
         if results is not None and not costs:
             results.write(header)
         for number, (key, summary) in enumerate(summaries.items(), start=1):
@@ -284,7 +284,7 @@ def _read_costs(path: Path, header: str) -> dict[tuple[str, int], HeadCost]:
     except (OSError, DataError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     if lines and lines[0] != header:
-        raise ArgumentError(f"{path} is of another run, of other examples or of other settings: name another file")
+        raise ArgumentError(f"{path} belongs to another run, other examples or other settings: name another file")
     costs: dict[tuple[str, int], HeadCost] = {}
     for number, line in enumerate(lines[1:], start=2):
         try:

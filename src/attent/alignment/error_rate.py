@@ -40,7 +40,7 @@ class Agreement:
             ArgumentError: there is neither a predicted nor a sure link.
         """
         if not self.predicted + self.sure:
-            raise ArgumentError("there is nothing to judge: no link was found, and none is sure")
+            raise ArgumentError("there is nothing to evaluate: no link was predicted, and none is sure")
         return 1 - (self.predicted_sure + self.predicted_possible) / (self.predicted + self.sure)
 
     @property

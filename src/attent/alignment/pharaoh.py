@@ -36,7 +36,7 @@ def parse(line: str, location: str = "", *, first: int = 0) -> Gold:
     for text in line.split():
         match = LINK.fullmatch(text)
         if match is None:
-            raise DataError(f"{at}a link is written 0-2, or 0?2 or 0p2 where it is merely possible, got {text!r}")
+            raise DataError(f"{at}a link must be written 0-2, or 0?2 or 0p2 if it is only possible, got {text!r}")
         link = int(match[1]) - first, int(match[3]) - first
         if min(link) < 0:
             raise DataError(f"{at}words are counted from {first}, got {text!r}")

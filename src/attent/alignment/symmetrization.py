@@ -34,7 +34,7 @@ def symmetrize(forward: Collection[Link], backward: Collection[Link], method: st
     Raises:
         UnknownNameError: there is no such method.
     """
-    check_known("way to symmetrize", method, METHODS)
+    check_known("symmetrization method", method, METHODS)
     return sorted(METHODS[method](set(forward), set(backward)))
 
 

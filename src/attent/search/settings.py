@@ -32,10 +32,10 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
         default=1,
         ge=1,
         le=MAX_HYPOTHESES,
-        description="Translations of each source: at most the beam, any number of samples.",
+        description="Translations per source: at most the beam size, or any number of samples.",
     )
     length_penalty: float = Field(
-        default=0.6, ge=0, description="Exponent of the length penalty; 0 ranks by log-probability alone."
+        default=0.6, ge=0, description="Exponent of the length penalty; 0 ranks by log-probability only."
     )
     length_form: LengthForm = Field(
         default="wu",
@@ -44,12 +44,14 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
     )
     minimum_length: int = Field(default=0, ge=0, le=MAX_TOKENS, description="Minimum tokens of a translation.")
     maximum_length: int | None = Field(
-        default=None, ge=1, le=MAX_TOKENS, description="Maximum tokens of a translation; 2 x source + 32 unless given."
+        default=None, ge=1, le=MAX_TOKENS, description="Maximum tokens of a translation; 2 x source + 32 by default."
     )
     maximum_factor: float | None = Field(
-        default=None, gt=0, description="Maximum tokens of a translation for each token of the source."
+        default=None, gt=0, description="Maximum tokens of a translation per source token."
     )
-    no_repeat_ngram: int = Field(default=0, ge=0, description="Never repeat an n-gram of this length; 0 allows all.")
+    no_repeat_ngram: int = Field(
+        default=0, ge=0, description="Never repeat an n-gram of this length; 0 allows repetition."
+    )
     sample: bool = Field(
         default=False, description="Sample each token instead of searching for the most probable translation."
     )
@@ -68,16 +70,16 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
         description="Sample from the fewest tokens that together have this probability. Holtzman et al. (2020), arXiv "
         "1904.09751.",
     )
-    seed: int = Field(default=0, ge=0, description="Seed of samples; each source has its own random numbers.")
+    seed: int = Field(default=0, ge=0, description="Random seed of sampling; each source has its own random numbers.")
 
     @model_validator(mode="after")
     def _check_combinations(self) -> SearchSettings:
         if self.sample and self.beam > 1:
-            raise ValueError(f"samples need no beam, got sample = true and beam = {self.beam}")
+            raise ValueError(f"sampling uses no beam, got sample = true and beam = {self.beam}")
         if not self.sample and self.n_best > self.beam:
             raise ValueError(f"n_best must be at most the beam = {self.beam}, got {self.n_best}")
         if not self.sample and (self.temperature != 1 or self.top_k is not None or self.top_p != 1):
-            raise ValueError("temperature, top_k and top_p are for samples; set sample = true")
+            raise ValueError("temperature, top_k and top_p are for sampling; set sample = true")
         if self.maximum_length is not None and self.minimum_length > self.maximum_length:
             raise ValueError(
                 f"minimum_length must be at most maximum_length = {self.maximum_length}, got {self.minimum_length}"
@@ -117,14 +119,14 @@ class GenerationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
         default=1.0, gt=0, le=1, description="Sample from the fewest tokens that together have this probability."
     )
     seed: int = Field(
-        default=0, ge=0, description="Seed of samples; each copy of each prompt has its own random numbers."
+        default=0, ge=0, description="Random seed of sampling; each copy of each prompt has its own random numbers."
     )
     copies: int = Field(default=1, ge=1, le=MAX_HYPOTHESES, description="Texts sampled for each prompt.")
 
     @model_validator(mode="after")
     def _check_combinations(self) -> GenerationSettings:
         if not self.sample and (self.temperature != 1 or self.top_k is not None or self.top_p != 1 or self.copies != 1):
-            raise ValueError("temperature, top_k, top_p and copies are for samples; set sample = true")
+            raise ValueError("temperature, top_k, top_p and copies are for sampling; set sample = true")
         return self
 
 

@@ -144,7 +144,7 @@ def count_trigrams(run: Path, against: str | Path | None, tokenizer: Tokenizer, 
     except DataError:
         raise
     except ValueError as error:
-        say(f"no yardsticks: {error}")
+        say(f"no n-gram baselines: {error}")
         return None
 
 
@@ -160,7 +160,7 @@ def training_texts(run: Path, tokenizer: Tokenizer, say: Say) -> Iterator[list[i
         if table.get(part) is not None and not Path(table[part]).is_file()
     ]
     if missing:
-        say(f"no yardsticks: the text that {run} was trained on is not at {missing[0]}; --against FILE names it")
+        say(f"no n-gram baselines: {missing[0]}, the training text of {run}, does not exist: name it by --against FILE")
         return None
     settings = LinesSettings.model_validate(table)
     encoded = (tokenizer.encode(line) for line in line_corpus(settings).train)

@@ -54,7 +54,7 @@ def load(
         return result
     if source_language is not None or target_language is not None:
         raise RunError(
-            f"{path} has languages of its own: source_language and target_language are for folders of Hugging Face's"
+            f"{path} has its own languages: source_language and target_language are for Hugging Face folders"
         )
     task = task_of_run(path, read_config(path))
     return task.load(path, device_of(device), trust_code=trust_code, dtype=dtype)

@@ -50,7 +50,7 @@ def select_table(options: Mapping[str, Mapping[str, str | None]], task: str | No
     named = {table: {key: file for key, file in files.items() if file is not None} for table, files in options.items()}
     tables = [table for table, files in named.items() if files]
     if len(tables) > 1:
-        raise ArgumentError(f"files for {' and for '.join(f'[{table}]' for table in tables)} are for two runs")
+        raise ArgumentError(f"files for {' and for '.join(f'[{table}]' for table in tables)} cannot be used in one run")
     if not tables:
         return "text", {}
     names = [table_task.name for table_task in tasks_of_table(tables[0])]
@@ -132,7 +132,7 @@ def resolve_corpus(settings: RunSettings, folder: Path) -> RunSettings:
         f"[{name}]" for task in tasks().values() for name, table in task.tables.items() if hasattr(table, "file_keys")
     ]
     raise ArgumentError(
-        f"--data is where the files of {' or '.join(dict.fromkeys(tables))} lie, and these settings have none"
+        f"--data is where the files of {' or '.join(dict.fromkeys(tables))} are, but these settings name none"
     )
 
 
@@ -146,7 +146,7 @@ def resolve_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
     from attent.text.readers import STANDARD_INPUT
 
     if not folder.is_dir():
-        raise ArgumentError(f"--data {folder} is no folder")
+        raise ArgumentError(f"--data {folder} is not a folder")
     no_files = {("source", DIGITS), *((name, STANDARD_INPUT) for name in files)}
     return {
         name: file if (name, file) in no_files or name == "size" else str(folder / file) for name, file in files.items()
@@ -214,12 +214,14 @@ def _set(tables: dict[str, Any], change: str) -> None:
     except tomllib.TOMLDecodeError:
         value = text.strip()
     except (ValueError, RecursionError):
-        raise ArgumentError(f"--set {path}: the value is nested too deep, or a number with too many digits") from None
+        raise ArgumentError(
+            f"--set {path}: the value is nested too deeply, or is a number with too many digits"
+        ) from None
     table = tables
     for name in names:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
-            raise ArgumentError(f"--set {change}: {name} is no table")
+            raise ArgumentError(f"--set {change}: {name} is not a table")
     table[key] = value
 
 

@@ -96,7 +96,7 @@ class PretrainedModel:
         """
         if not type(self.model).__name__.endswith(MASKED):
             raise ArgumentError(
-                f"{type(self.model).__name__} predicts no masked words; a model whose class ends in {MASKED} does"
+                f"{type(self.model).__name__} does not predict masked words; use a model whose class ends in {MASKED}"
             )
         tokens = self._encode(text)
         positions = [position for position, token in enumerate(tokens) if token == self.tokenizer.mask_token_id]
@@ -124,7 +124,7 @@ class PretrainedModel:
     def _read(self, text: str, target: str | None) -> tuple[dict[str, LabelledMap], Picture | None]:
         if target is not None and self.reads != "text and translation":
             raise ArgumentError(
-                f"{type(self.model).__name__} is no encoder–decoder: it reads a {self.reads}, and no translation"
+                f"{type(self.model).__name__} is not an encoder–decoder: it reads a {self.reads}, not a translation"
             )
         if not isinstance(text, str | Path):
             raise ArgumentError(f"{type(self.model).__name__} reads a {self.reads}, as a string, got {text!r}")
@@ -300,7 +300,7 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedMo
     # if the folder has no vocabulary, transformers makes an empty one, in which every word is unknown
     if reads != "picture" and len(tokenizer) <= len(tokenizer.all_special_tokens):
         raise RunError(
-            f"{folder} has no tokenizer's vocabulary: tokenizer.save_pretrained({folder.name!r}) writes it beside the "
+            f"{folder} has no tokenizer vocabulary: tokenizer.save_pretrained({folder.name!r}) writes it beside the "
             "model"
         )
     # poolers come after all attention
@@ -330,7 +330,7 @@ def _check_files(folder: Path) -> None:
     """
     if not (folder / CONFIG).is_file():
         lacks = f"has no {CONFIG}" if folder.is_dir() else "is no folder"
-        raise RunError(f"{folder} {lacks}, and a model is a folder as save_pretrained writes it")
+        raise RunError(f"{folder} {lacks}, and a model must be a folder written by save_pretrained")
     for file in (folder / name for name in SETTINGS):
         if not file.exists():
             continue
@@ -339,12 +339,12 @@ def _check_files(folder: Path) -> None:
         except (OSError, DataError) as error:
             raise RunError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
         if isinstance(settings, dict) and AUTO_MAP in settings:
-            raise RunError(f"{file} names code of its own ({AUTO_MAP}), and attent runs no code of a model's folder")
+            raise RunError(f"{file} names custom code ({AUTO_MAP}), and attent does not run code from model folders")
     if not any(folder.glob("*.safetensors")):
         pickled = next(
             (file.name for pattern in ("*.bin", "*.pt", "*.h5") for file in sorted(folder.glob(pattern))), "no weights"
         )
-        raise RunError(f"{folder} has {pickled}, and attent reads safetensors alone: save_pretrained writes them")
+        raise RunError(f"{folder} has {pickled}, but attent reads only safetensors: save_pretrained writes them")
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def resume(
             if config.digests.get("held out") not in (None, task.held_out_digest(corpus)):
                 raise DataError(
                     f"the corpus of {path} has changed, so the run would train on its own test data: train a new run "
-                    f"({CONFIG} has the digest of what was held out)"
+                    f"({CONFIG} has the digest of the held-out data)"
                 )
             run.rewind(0 if state is None else state.log)
             torch.manual_seed(settings.training.seed)
@@ -174,9 +174,9 @@ def validate(path: Path | str, model: Model, say: Say, search: SearchSettings = 
     settings, task = _settings_of(config, {}), task_of(config.task)
     hint = f"; {task.other_data}" if task.other_data else ""
     if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).is_file()):
-        relative = "" if Path(missing[0]).is_absolute() else ", seen from the folder that it was trained in"
+        relative = "" if Path(missing[0]).is_absolute() else ", relative to the folder where training was started"
         file = "standard input" if missing[0] == STANDARD_INPUT else f"{missing[0]}{relative}"
-        raise ArgumentError(f"the corpus of {path} cannot be read again, it was in {file}{hint}")
+        raise ArgumentError(f"the corpus of {path} cannot be read again: it was in {file}{hint}")
     vocabularies = replace(Vocabularies.read(path, config), longest=model.longest)
     corpus = task.corpus(settings)
     evaluator = task.evaluator(model, corpus, vocabularies, settings)
@@ -255,7 +255,7 @@ def _train(
     examples, _ = prepare_examples(processes, settings, replace(vocabularies, longest=model.longest), corpus)
     digest = _digest(examples)
     if config.digests.get("train", digest) != digest:
-        progress.say(f"warning: the training {examples.row_name}s differ from those that the run began with")
+        progress.say(f"warning: the training {examples.row_name}s differ from those that the run started with")
     config = config.model_copy(update={"digests": {"train": digest} | config.digests})
     if embeddings:
         config = config.model_copy(update={"coverage": embeddings.coverage(examples.token_sequences)})
@@ -288,7 +288,7 @@ def _train(
             processes=processes,
         )
     if evaluator.reads_sentences and (line := shortage(training, trained, len(examples))):
-        progress.say(f"{line}; attent train --resume {run.path} goes on with it")
+        progress.say(f"{line}; attent train --resume {run.path} continues it")
     results = evaluator.results(trained.validation)
     _finish(run, config, model, trained, results)
     return processes.from_rank0(lambda: results)
@@ -340,7 +340,7 @@ def _check(settings: RunSettings, init_from: Path | str | None, processes: Proce
         raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
     if settings.vectors is not None and init_from is not None:
         raise ArgumentError(
-            "embeddings start from word vectors or from another run's, not from both: "
+            "embeddings can start from word vectors or from another run, not from both: "
             f"{', '.join(settings.vectors.files.values())} and --init-from {init_from}"
         )
     word_vectors.check(settings)
@@ -408,7 +408,7 @@ def _init_model(config: RunConfig, vocabularies: Vocabularies, run: Path) -> Mod
     try:
         start = filled_model(run, source, vocabularies.tokenizers)
     except RunError as error:
-        raise RunError(f"{error} (settings without [model] take that of {run})") from error
+        raise RunError(f"{error} (settings without [model] use that of {run})") from error
     if source.model == settings:
         return start
     model = model_of(config, vocabularies.tokenizers)

@@ -128,7 +128,7 @@ class RunSettings(create_model("TaskSettings", **_fields_of_tasks()), extra="for
         if len(present) > 1:
             raise ValueError(f"{' and '.join(f'[{name}]' for name in present)} cannot both be the corpus")
         if not present and getattr(self, next(iter(task.tables))) is None:
-            raise ValueError(f"task = {self.task!r} needs something to learn from: {tables}")
+            raise ValueError(f"task = {self.task!r} needs a corpus: {tables}")
         return self
 
     @model_validator(mode="after")
@@ -181,7 +181,7 @@ def parse(text: str, name: str) -> RunSettings:
     try:
         tables = tomllib.loads(text)
     except RecursionError:
-        raise ArgumentError(f"{name} is not TOML that can be read: it is nested too deep") from None
+        raise ArgumentError(f"{name} cannot be read as TOML: it is nested too deeply") from None
     # also raised for a number with more digits than Python accepts
     except ValueError as error:
         raise ArgumentError(f"{name} is not TOML: {error}") from error

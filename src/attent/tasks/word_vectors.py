@@ -62,7 +62,7 @@ def check(settings: RunSettings) -> None:
     files, model = settings.vectors.files, settings.model
     if getattr(model, "input", "tokens") == "vectors":
         raise ArgumentError(
-            f"a run that classifies pictures or vectors embeds no words, and {next(iter(files))} has word vectors"
+            f"a run that classifies pictures or vectors embeds no words, but {next(iter(files))} has word vectors"
         )
     task = task_of(settings.task)
     sides = task.tokenizers
@@ -73,12 +73,12 @@ def check(settings: RunSettings) -> None:
     shared = getattr(model, "share_embeddings", "none")
     if shared == "all" and len(files) > 1:
         raise ArgumentError(
-            'source and target have one embedding (share_embeddings = "all"): give word vectors for one of them'
+            'source and target share one embedding (share_embeddings = "all"): give word vectors for one of them'
         )
     if settings.vectors.frozen and (shared == "all" or (shared == "target" and "target" in files)):
         side = next(reversed(files))
         raise ArgumentError(
-            f"the {side}'s embedding cannot be frozen while it is the output matrix too (share_embeddings = "
+            f"the {side}'s embedding cannot be frozen, since it is also the output matrix (share_embeddings = "
             f"{shared!r}): "
             'set model.share_embeddings = "none"'
         )
@@ -87,8 +87,8 @@ def check(settings: RunSettings) -> None:
     for side, file in files.items():
         if (file_width := width_of(file)) != width:
             raise ArgumentError(
-                f"{file} has vectors of {file_width} numbers, and the {side}'s embedding {width}: set model.{name} = "
-                f"{file_width}"
+                f"{file} has vectors of {file_width} numbers, but the {side}'s embedding has {width}: "
+                f"set model.{name} = {file_width}"
             )
 
 
@@ -121,7 +121,8 @@ def init_embeddings(
         size = rows.square().mean().sqrt()
         if not size > 0:
             raise ArgumentError(
-                f"no word of the {side}'s vocabulary has a vector in {file}" + ", but zeros" * bool(match.rows)
+                f"no word of the {side}'s vocabulary has a vector in {file}"
+                + ", except zero vectors" * bool(match.rows)
             )
         embedding = model.embeddings[side]
         embedding.weight[match.ids] = rows.to(embedding.weight) / (size * embedding.scale)
@@ -162,7 +163,7 @@ def _report(side: str, file: str, match: VocabularyMatch, table: str) -> list[st
         reason = (
             f"{match.parts:,} of its ids are parts of words{advice}"
             if match.parts
-            else "is it of that language, and written so?"
+            else "is it for that language, and spelled alike?"
         )
         lines.append(f"warning: {file} has few words of the {side}'s vocabulary: {reason}")
     return lines

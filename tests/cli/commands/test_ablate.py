@@ -56,7 +56,7 @@ def test_the_heads_of_one_type_of_weights_are_not_those_of_another(
     done = attent(*command)
     assert (done.code, done.err[-1]) == (
         2,
-        f"attent: {out} is of another run, of other examples or of other settings: name another file",
+        f"attent: {out} belongs to another run, other examples or other settings: name another file",
     )
     out.unlink()
     assert attent(*command).code == 0
@@ -87,12 +87,12 @@ def test_a_command_that_was_killed_goes_on(
     whole = attent(*command)
     assert whole.code == 0
     assert len(judged) == 6 + 12 - 5
-    assert "12 heads, 5 of them judged before, on 3 examples" in whole.err
+    assert "12 heads, 5 of them evaluated before, on 3 examples" in whole.err
     assert len(out.read_text(encoding="utf-8").splitlines()) == 13
     assert attent(*command).out == whole.out
     assert len(judged) == 13
     # of other lines, or another change
-    refusal = f"attent: {out} is of another run, of other examples or of other settings: name another file"
+    refusal = f"attent: {out} belongs to another run, other examples or other settings: name another file"
     assert attent(*command, "--change", "uniform").err == [refusal]
     source.write_text("\n".join([*SOURCES[:2], "en | 4/4/24"]) + "\n", encoding="utf-8")
     assert attent(*command).err == [refusal]

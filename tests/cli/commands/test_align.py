@@ -207,7 +207,7 @@ def test_without_gold_links_pairs_choose_what_is_kept(
 def test_empty_pairs_choose_nothing(attent, run_folder: Path, file: Path) -> None:
     file.write_text("\ta\n", encoding="utf-8")
     done = attent("align", run_folder, file, "--best-head")
-    assert (done.code, done.err[-1]) == (2, "attent: there is nothing to choose by: every pair has an empty side")
+    assert (done.code, done.err[-1]) == (2, "attent: there are no pairs to choose by: every pair has an empty side")
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -239,7 +239,7 @@ Options = list[object]
             ["--symmetrization", "union"],
             "--symmetrization combines the links of two runs: name the other with --reverse",
         ),
-        (["--reverse", ".", "--symmetrization", "onion"], "unknown way to symmetrize 'onion'; did you mean 'union'?"),
+        (["--reverse", ".", "--symmetrization", "onion"], "unknown symmetrization method 'onion'; did you mean 'union'?"),
         (["--reverse", ".", "--tokens"], "--tokens cannot be used with --reverse"),
         (["--best-head", "--layer", 0], "--best-head chooses the layer and the head: omit --layer, --head and --about"),
         (["--best", "--gold", "x", "--reverse", "."], "--best takes --gold or --reverse, not both"),

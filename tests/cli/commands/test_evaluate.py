@@ -200,4 +200,4 @@ def test_own_pairs_that_are_gone_or_have_changed_are_not_judged_on(attent, own_p
     file.unlink()
     done = attent("evaluate", tmp_path / "run")
     assert done[:2] == (2, [])
-    assert done.err[0].endswith(f"it was in {file}; --source FILE --target FILE judges it on other pairs")
+    assert done.err[0].endswith(f"it was in {file}; --source FILE --target FILE evaluates it on other pairs")

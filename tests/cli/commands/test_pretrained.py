@@ -76,7 +76,7 @@ def test_other_commands_say_which_take_it(refused, folder: Path, command: list[s
         (["--kind", "cross"], "no group 'cross'; there are self"),
         (["--layer", 2], "layer must be from 0 to 1, got 2"),
         (["--head", 3], "head must be from 0 to 2, got 3"),
-        (["--translation", "le chien"], "is no encoder–decoder"),
+        (["--translation", "le chien"], "is not an encoder–decoder"),
     ],
 )
 def test_what_it_does_not_have(refused, folder: Path, arguments: list[object], says: str) -> None:

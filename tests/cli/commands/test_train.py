@@ -104,7 +104,7 @@ def test_what_cannot_be_trained(attent, settings_file: Path, tmp_path: Path, opt
         ("--task fill-mask --corpus dates --out run", "--task fill-mask does not match the settings"),
         ("--task classify", "choose what to train with one of --images SOURCE, --labelled FILE, --config"),
         ("--task classify --images nowhere", "there are no pictures at nowhere"),
-        ("--images digits --labelled a.tsv", "files for [images] and for [labelled] are for two runs"),
+        ("--images digits --labelled a.tsv", "files for [images] and for [labelled] cannot be used in one run"),
         ("--task translate --images digits", "these files are for --task classify, not for --task translate"),
         ("--size 8", "--size needs --images"),
         ("--labelled nowhere.tsv", "nowhere.tsv cannot be read"),
@@ -188,7 +188,7 @@ def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: P
 
 
 def test_a_folder_needs_files_and_must_be_there(refused, tmp_path: Path) -> None:
-    says = "--data is where the files of [text] or [lines] or [images] or [labelled] lie, and these settings have none"
+    says = "--data is where the files of [text] or [lines] or [images] or [labelled] are, but these settings name none"
     assert refused("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run") == says
     assert "no folder" in refused("train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run")
 

@@ -160,8 +160,8 @@ def test_unknown_pieces_are_replaced_by_what_is_read(attent, run_folder: Path, m
     ("options", "says"),
     [
         (["--n-best", 2], "n_best must be at most the beam = 1, got 2"),
-        (["--temperature", 2], "are for samples"),
-        (["--sample", "--beam", 2], "samples need no beam"),
+        (["--temperature", 2], "are for sampling"),
+        (["--sample", "--beam", 2], "sampling uses no beam"),
         (["--beam", 0], "--beam must be at least 1, got 0"),
         (["--beam", 10**30], "--beam must be at most 10000, got 1000000"),
         (["--length-penalty", "inf"], "--length-penalty must be a finite number, got inf"),

@@ -126,7 +126,7 @@ def test_more_examples_to_train_on_are_warned_of(tmp_path: Path) -> None:
         file.write("80 quick steps\tfast\n")
     stream = io.StringIO()
     resume(tmp_path / "run", {"updates": 4}, progress=Progress(stream))
-    assert "warning: the training examples differ from those that the run began with" in stream.getvalue()
+    assert "warning: the training examples differ from those that the run started with" in stream.getvalue()
 
 
 @pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
@@ -173,7 +173,7 @@ def test_settings_say_what_they_need(tmp_path: Path) -> None:
     assert isinstance(settings.model, EncoderSettings)
     assert (settings.model.input, settings.model.cls) == ("vectors", True)
     assert make_settings(texts(tmp_path)).model.input == "tokens"
-    with pytest.raises(ArgumentError, match=r"needs something to learn from: \[images\] or \[labelled\]"):
+    with pytest.raises(ArgumentError, match=r"needs a corpus: \[images\] or \[labelled\]"):
         make_settings("")
     with pytest.raises(ArgumentError, match=r"a run that classifies learns from \[images\] or \[labelled\], got"):
         make_settings('[text]\ntrain = "a.tsv"')

@@ -79,7 +79,7 @@ def test_other_lines_to_train_on_are_warned_of(tmp_path: Path) -> None:
         stream = io.StringIO()
         resume(tmp_path / "run", {"updates": updates}, progress=Progress(stream))
         messages.append(stream.getvalue())
-    warning = "warning: the training lines differ from those that the run began with"
+    warning = "warning: the training lines differ from those that the run started with"
     assert [warning in message for message in messages] == [False, True, True]
 
 
@@ -97,7 +97,7 @@ LEAST = "[training]\nupdates = 5\nbatch_pairs = 8\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('task = "fill-mask"\n', r"some\.toml: .*task = 'fill-mask' needs something to learn from: \[lines\]"),
+        ('task = "fill-mask"\n', r"some\.toml: .*task = 'fill-mask' needs a corpus: \[lines\]"),
         ('task = "fill-mask"\n[dates]\n', r"a run that fills blanks learns from \[lines\], got \[dates\] \(task ="),
         ('[lines]\ntrain = "a"\n', r"a run that translates learns from \[dates\] or \[text\], got \[lines\] \(task ="),
         ('task = "fill-mask"\n[lines]\ntrain = "a"\n[model]\nkind = "rnn"\n', r"model: a model of kind 'rnn' does"),

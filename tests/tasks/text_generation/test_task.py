@@ -116,7 +116,7 @@ LEAST = "[training]\nupdates = 5\nbatch_pairs = 8\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('task = "text-generation"\n', r"task = 'text-generation' needs something to learn from: \[lines\]"),
+        ('task = "text-generation"\n', r"task = 'text-generation' needs a corpus: \[lines\]"),
         ('task = "text-generation"\n[dates]\n', r"a run that generates text learns from \[lines\], got \[dates\]"),
         ('task = "text-generation"\n[lines]\ntrain = "a"\n[model]\nkind = "encoder"\n', "model: a model of kind"),
         ('[model]\nkind = "decoder"\n', "model: a model of kind 'decoder' does not suit task = 'translate'"),

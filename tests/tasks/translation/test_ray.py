@@ -60,7 +60,7 @@ def test_characters_become_variants_that_the_run_knows(translator: ray.ColumnTra
 
 
 def test_a_column_that_is_missing_is_named(translator: ray.ColumnTranslator) -> None:
-    with pytest.raises(ArgumentError, match=r"^the data set has no column 'en' but text, number$"):
+    with pytest.raises(ArgumentError, match=r"^the data set has no column 'en', only text, number$"):
         translator({"text": np.array(["ab"]), "number": np.array([3])})
 
 

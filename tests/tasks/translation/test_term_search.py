@@ -115,7 +115,7 @@ def test_beginnings_stay() -> None:
 
 def test_what_cannot_be_searched() -> None:
     own = of_characters()
-    with pytest.raises(ArgumentError, match="samples are drawn"):
+    with pytest.raises(ArgumentError, match="cannot be combined with sampling"):
         search(own)(["dog"], SearchSettings(sample=True))
     with pytest.raises(ArgumentError, match="the run cannot write the term 'x7': its vocabulary lacks a part of it"):
         check_terms(Glossary((("dog", "12"), ("cat", "x7"))), own.target_tokenizer)

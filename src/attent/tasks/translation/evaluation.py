@@ -234,7 +234,7 @@ def evaluate_translations(
     readable = [pair for pair in zip(lines, references, strict=True) if translator.can_read(*pair)]
     if len(readable) < len(lines):
         say(
-            f"{len(lines) - len(readable):,} pairs have more tokens than this model can read: the loss is that of "
+            f"{len(lines) - len(readable):,} pairs have more tokens than this model can read: the loss is over "
             "the others"
         )
     values = {

@@ -113,8 +113,8 @@ def _download(name: str, digest: str) -> bytes:
         content = gzip.compress(content, mtime=0) if is_tokenized else content
         if (actual := _digest(content)) == digest:
             return content
-        reason = f"{url} is not what it was: the SHA-256 of its text must be {digest}, got {actual}"
-    raise DataError(f"{reason} (a folder that has the files can be named instead)")
+        reason = f"{url} has changed: the SHA-256 of its text must be {digest}, got {actual}"
+    raise DataError(f"{reason} (alternatively, name a folder that has the files)")
 
 
 def _digest(content: bytes) -> str:

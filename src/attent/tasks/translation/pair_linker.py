@@ -203,7 +203,7 @@ def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> HeadRepor
         choices, quality = [(first, second) for first, second, _ in pairings[:1]], [1 - rate for *_, rate in pairings]
         head = f"chosen on {title}, of each run and of the one for the other direction:", f"{HEAD}  {HEAD}    AER"
     if not any(pair.source and pair.target for pair in tokenized):
-        raise DataError("there is nothing to choose by: every pair has an empty side")
+        raise DataError("there are no pairs to choose by: every pair has an empty side")
     if not choices or quality[0] <= 0 or quality[0] == quality[-1]:
         raise DataError("these pairs do not tell the heads apart: give more pairs, or --gold")
     return HeadReport(choices[0], [*head, *rows], readable == pairs)
@@ -252,12 +252,12 @@ def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first
     check_file(gold)
     pairs, gold_links = _read_gold(linker, read, gold, first_word)
     if not pairs:
-        raise DataError("there is no pair to align")
+        raise DataError("there are no pairs to align")
     readable, lines = linker.blank_long(pairs, 1), list[str]()
     rows = list(range(len(pairs)))
     if choose:
         if len(pairs) < 2:
-            raise ArgumentError("--best-head needs a pair to choose on and another one to judge")
+            raise ArgumentError("--best-head needs at least two pairs: one to choose on and one to evaluate")
         half, rows = random_halves(len(pairs))
         title = f"{len(half):,} of {len(pairs):,} pairs, drawn at random"
         tokenized = [linker.tokenize(readable[row]) for row in half]
@@ -314,7 +314,7 @@ def _choose(
     linker.say(f"looking at every layer and head on {title}")
     ranking = rank_selectors(linker.forward.model, pairs, gold, threshold=linker.threshold)
     if not ranking:
-        raise DataError("there is nothing to choose by: every pair has an empty side")
+        raise DataError("there are no pairs to choose by: every pair has an empty side")
     rows = [
         f"{_cells(selector)}  {scores.error_rate:.3f}  {scores.precision:9.3f}  {scores.recall:6.3f}"
         for selector, scores in ranking[:LISTED]

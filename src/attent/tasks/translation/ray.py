@@ -65,7 +65,7 @@ class ColumnTranslator:
             ArgumentError: the batch has no such column, or a value in it is not text.
         """
         if self._column not in batch:
-            raise ArgumentError(f"the data set has no column {self._column!r} but {', '.join(batch)}")
+            raise ArgumentError(f"the data set has no column {self._column!r}, only {', '.join(batch)}")
         texts = [self._text(value) for value in batch[self._column]]
         translations = iter(self._translator.translate([text for text in texts if text is not None], self._settings))
         return {**batch, self._output: [None if text is None else next(translations) for text in texts]}

@@ -197,7 +197,7 @@ class TranslationTask(Task[ParallelCorpus]):
     model_kinds = ("transformer", "rnn")
     tables: ClassVar = {"dates": DatesSettings, "text": TextSettings}
     metrics = ("loss", "bleu")
-    other_data = "--source FILE --target FILE judges it on other pairs"
+    other_data = "--source FILE --target FILE evaluates it on other pairs"
     loss = staticmethod(translation_cross_entropy)
     load = staticmethod(load)
 
@@ -267,7 +267,9 @@ class TranslationTask(Task[ParallelCorpus]):
             DataError: a file cannot be read, or the corpus has changed.
         """
         if (source is None) != (target is None):
-            raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
+            raise ArgumentError(
+                "lines to translate and their references are needed together: --source FILE --target FILE"
+            )
         if source is not None and target is not None:
             translator: Translator = run.tool
             tokenize = tokenize or bleu_tokenizer(target_language or run.config.target_language)

@@ -150,7 +150,7 @@ class TermSearch:
             ArgumentError: the settings ask for samples.
         """
         if settings.sample:
-            raise ArgumentError("a glossary is for a search, and samples are drawn: one of them")
+            raise ArgumentError("a glossary cannot be combined with sampling")
         sources = [self._translator.read(text) for text in texts]
         results = self._translator.search(sources, settings, prefixes=prefixes, batch=batch)
         prompt = len(prompt_of(self._translator.target_tokenizer))

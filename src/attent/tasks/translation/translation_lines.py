@@ -107,7 +107,7 @@ class LineTranslator:
             return None
         translations = "a translation repeats itself" if count == 1 else f"{count:,} translations repeat themselves"
         lines = ",".join(map(str, self.repetitive[:NAMED]))
-        return f"{translations}, line {lines}: --no-repeat-ngram 4 forbids that"
+        return f"{translations}, line {lines}: --no-repeat-ngram 4 prevents this"
 
     def _align(self, n_best_lists: Sequence[Sequence[Translation]]) -> list[list[AlignedTranslation]]:
         """Return the translations of each line, ready to print."""
