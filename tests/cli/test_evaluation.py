@@ -33,10 +33,8 @@ def test_without_its_training_text_there_are_no_yardsticks(attent, filling_folde
     finally:
         (tmp_path / "gone.txt").rename(text)
     assert done.code == 0
-    assert (
-        done.err[0]
-        == f"no n-gram baselines: {text}, the training text of {filling_folder}, does not exist: name it by --against FILE"
-    )
+    missing = f"{text}, the training text of {filling_folder}, does not exist: name it by --against FILE"
+    assert done.err[0] == f"no n-gram baselines: {missing}"
     assert [line.split()[0] for line in done.out] == ["model", "4"]
 
 
