@@ -102,7 +102,7 @@ def test_what_cannot_be_judged_is_said(translator: Translator) -> None:
         Ablation(LossJudge(translator, PAIRS), "none")
     with pytest.raises(ArgumentError, match=r"^heads cannot be evaluated without examples$"):
         Ablation(LossJudge(translator, []))
-    with pytest.raises(ArgumentError, match=r"^there is no attention, or no example"):
+    with pytest.raises(ArgumentError, match=r"^heads cannot be evaluated: the model has no attention"):
         head_summaries(LossJudge(translator, []))
 
 

@@ -105,7 +105,7 @@ def test_there_must_be_a_pair_to_judge(refused, run_folder: Path, file: Path) ->
     gold = file.with_name("gold.txt")
     file.write_text("a b\tc\n", encoding="utf-8")
     gold.write_text("0-0\n", encoding="utf-8")
-    assert "--best-head needs a pair to choose on" in refused("align", run_folder, file, "--gold", gold, "--best-head")
+    assert "--best-head needs at least two pairs" in refused("align", run_folder, file, "--gold", gold, "--best-head")
 
 
 def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None:

@@ -209,7 +209,7 @@ def test_texts_that_a_model_does_not_take(folders: Path) -> None:
     assert len(gpt2.map("the dog slept")) == 2
     masked.model.base_model.embeddings.position_embeddings = torch.nn.Embedding(3, 12)
     assert "BertForMaskedLM does not read a text by itself" in _says(masked.map, TEXT)
-    assert "reads a text, and no translation" in _says(bert.map, "the dog", "le chien")
+    assert "reads a text, not a translation" in _says(bert.map, "the dog", "le chien")
 
 
 def test_a_model_of_pickles_is_refused(folders: Path, tmp_path: Path) -> None:

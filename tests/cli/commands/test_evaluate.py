@@ -194,7 +194,7 @@ def test_own_pairs_that_are_gone_or_have_changed_are_not_judged_on(attent, own_p
     done = attent("evaluate", tmp_path / "run")
     assert done[:2] == (2, [])
     assert (
-        "has changed, so the run may have trained on this test data; --source FILE --target FILE judges it"
+        "has changed, so the run may have trained on this test data; --source FILE --target FILE evaluates it"
         in done.err[0]
     )
     file.unlink()

@@ -75,7 +75,7 @@ def test_what_is_not_multi30k_never_arrives(
 
 def test_without_a_network_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Repository(monkeypatch, {})
-    with pytest.raises(DataError, match=r"cannot be downloaded: no such file \(a folder that has"):
+    with pytest.raises(DataError, match=r"cannot be downloaded: no such file \(alternatively, name a folder that has"):
         multi30k(tmp_path)
 
 
