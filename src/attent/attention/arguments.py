@@ -1,4 +1,4 @@
-"""Arguments of `attend`: checked once, each error one of the package's, and made a `Call` with tensors of four axes."""
+"""Check the arguments of `attend` once and convert them to a `Call` and tensors with four axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from attent.attention.normalizers import NORMALIZERS
 from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError, brief
 from attent.ops.eligibility import is_autocast, is_known_true, is_readable
 
-# the classes of normalizers whose rows were checked to be distributions
+# normalizer classes whose rows have been checked to be distributions
 _DISTRIBUTIONS: WeakSet[type[Normalizer]] = WeakSet(NORMALIZERS.values())
 
 
@@ -46,7 +46,7 @@ def prepare(
 ) -> Prepared:
     """Check the arguments of `attend` (see there) and give every tensor four axes.
 
-    A key that is a LoweredSide was lowered, and rotated, before; it has four axes already.
+    A key given as a LoweredSide has already been lowered and rotated, and has four axes.
     """
     features = key.features if isinstance(key, LoweredSide) else key
     lowered = isinstance(key, LoweredSide)
@@ -63,8 +63,7 @@ def prepare(
     # torch.compile does not trace through an lru_cache
     if not has_options and _are_names(score, normalizer, mask) and not torch.compiler.is_compiling():
         call = _cached_call(inputs, score, normalizer, mask)
-        # a remembered call would keep the key range from one call to the next, where it may be an inference or a fake
-        # tensor
+        # a cached call would carry its key range over to the next call, where it may be an inference or fake tensor
         call = call if call.mask is None else copy(call)
         return Prepared(_with_score_for_inputs(call, query, features), query, LoweredSide(features), value)
     position = choices.position(position)
@@ -82,12 +81,12 @@ def prepare(
 
 
 def _are_names(score: object, normalizer: object, mask: object) -> bool:
-    """Return whether all parts are names of the package's own."""
+    """Return whether all parts are given by names of the package's own parts."""
     return all(isinstance(part, str) and ":" not in part for part in (score, normalizer, "" if mask is None else mask))
 
 
 def _with_score_for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
-    """Return the call with `Score.for_inputs`, if the numbers of queries and keys can be read before computing."""
+    """Apply `Score.for_inputs` to the call if the values of queries and keys can be read beforehand."""
     if (
         type(call.score).for_inputs is Score.for_inputs
         or call.is_empty
@@ -105,7 +104,7 @@ def _with_score_for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
 
 
 class _Inputs(NamedTuple):
-    """The properties of tensors that a call depends on: shapes with four axes, and the axes before they got four."""
+    """The properties of tensors that a call depends on: shapes with four axes, and the original number of axes."""
 
     query: torch.Size
     key: torch.Size
@@ -137,7 +136,7 @@ def _build_call(
     _check_numbers(dropout, seed, soft_cap)
     score = choices.score(score)
     (batch, heads, queries, query_width), (_, key_heads, keys, key_width) = query, key
-    # a lowered key may have another width than the score takes
+    # a lowered key may differ in width from the score's keys
     score.check(query_width, score.widths[1] if lowered and score.widths is not None else key_width, heads)
     if position is not None:
         position.check(heads, query_width)
@@ -175,7 +174,7 @@ def _build_call(
     return call
 
 
-# Names and shapes alone determine a call.
+# A call depends only on names and shapes.
 _cached_call = lru_cache(maxsize=256)(_build_call)
 
 
@@ -199,9 +198,9 @@ def _build_mask(
 def _mask_of_causal_bias(
     bias: Any, queries: int, keys: int, start: int | Tensor | None, device: torch.device
 ) -> str | Tensor:
-    """Return the mask of PyTorch's `CausalBias`, whose diagonal is one of indices.
+    """Return the mask of PyTorch's `CausalBias`, whose diagonal counts indices rather than positions.
 
-    Causal if the first query's position is on it.
+    It is causal if the first query's position is on the diagonal.
     """
     if (bias.seq_len_q, bias.seq_len_kv) != (queries, keys):
         raise ShapeError(
@@ -223,7 +222,7 @@ def _checked_weighting(weighting: Weighting | None, shape: tuple[int, int, int, 
 
 
 def _with_one_dtype(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the three tensors, which must be of one dtype and device; under autocast convert them to its dtype.
+    """Return the three tensors, which must share a dtype and a device; under autocast, convert them to its dtype.
 
     A lowered key side may be float32 when queries and values have 16 bits.
     """
@@ -286,7 +285,7 @@ def _check_shapes(query: torch.Size, key: torch.Size, value: torch.Size) -> None
 
 
 def _check_numbers(dropout: object, seed: object, soft_cap: object) -> None:
-    """Raise if one of these is no number, or out of range."""
+    """Raise if one of these is not a number or is out of range."""
     if not isinstance(dropout, int | float) or not 0.0 <= dropout < 1.0:
         raise ArgumentError(f"dropout must be in [0, 1), got {brief(dropout)}")
     if dropout and seed is None:
@@ -335,7 +334,7 @@ def _bias_with_four_axes(bias: object, axes: int, scores_shape: tuple[int, int, 
 def _check_distribution(
     normalizer: Normalizer, heads: int, keys: int, device: torch.device, dtype: torch.dtype
 ) -> None:
-    """Raise if a caller's own normalizer claims that its rows are distributions, and they are not.
+    """Raise if a custom normalizer claims that its rows are distributions but they are not.
 
     Check one row of each head, once for each class; the package's own normalizers are checked by its tests instead.
     """
@@ -357,13 +356,13 @@ def _check_distribution(
 
 
 def row_sums(weights: Tensor) -> tuple[float, float, float]:
-    """Return the least and the largest sum of a row, and the least weight."""
+    """Return the smallest and the largest row sum, and the smallest weight."""
     sums = weights.detach().sum(-1)
     return float(sums.min()), float(sums.max()), float(weights.detach().min())
 
 
 def first_query_position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:
-    """Return the first query's position: as given, or such that the last query is at the last key's."""
+    """Return the first query's position: as given, or such that the last query is at the last key's position."""
     if start is None:
         return keys - queries if lengths is None else lengths - queries
     if isinstance(start, Tensor):

@@ -31,7 +31,7 @@ IMPLEMENTATIONS: dict[str, ModuleType] = {
     "reference": reference,
     "tiled": tiled,
 }
-# What PyTorch's function takes, and what it is here.
+# The arguments of PyTorch's function, and their equivalents here.
 OF_PYTORCH = {
     "is_causal": "is_causal=True is mask='causal', and query_start=0 too where queries are fewer than keys",
     "scale": "scale=s is score=attent.attention.scores.ScaledDot(s)",
@@ -108,12 +108,13 @@ def attend(
     """Compute Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query over the database D = {(k₁, v₁) … (kₙ, vₙ)}.
 
     The order is score → soft cap → bias → mask → normalize → weighting → dropout → mix. Scores are summed and
-    normalized in float32 at least. A query that may see nothing returns zeros. The general form: Bahdanau, Cho and
+    normalized in float32 at least. A query that may see no key returns zeros. The general form: Bahdanau, Cho and
     Bengio 2015, eq. 5–6 (arXiv:1409.0473); the names query, key, value: Vaswani et al. 2017, §3.2 (arXiv:1706.03762).
 
     Args:
-        query: (B, H, Tq, Dq); or (B, T, D) or (T, D), the three tensors alike: leading axes are not broadcast.
-        key: (B, G, Tk, Dk), H a multiple of G: query heads share key heads in runs of H/G.
+        query: (B, H, Tq, Dq), (B, T, D) or (T, D), with the same number of axes in all three tensors: leading axes are
+            not broadcast.
+        key: (B, G, Tk, Dk), where H is a multiple of G: query heads share key heads in runs of H/G.
         value: (B, G, Tk, Dv).
         score: the fit of a key to a query: a name, a Score, or a function (query, key) → (B, H, Tq, Tk).
         normalizer: scores → weights: a name or a Normalizer.
@@ -127,14 +128,15 @@ def attend(
         weighting: a factor on the normalized weights, such as a GaussianWindow about the center of each query.
         dropout: the share of the normalized weights to drop, in [0, 1).
         seed: a whole number, or a tensor that holds one; needed with dropout, whose mask depends on (seed, b, h, i, j).
-        implementation: "auto", or "dense", "sdpa", "tanh", "reference" or "tiled", which then runs or raises.
+        implementation: "auto", or "dense", "sdpa", "tanh", "reference" or "tiled"; a named implementation runs or
+            raises an error.
         return_map: whether to return the weights too, as an AttentionMap whose rows are computed when they are read.
 
     Returns:
-        The contexts (B, H, Tq, Dv), of query's axes and dtype; with return_map a pair (contexts, map).
+        The contexts (B, H, Tq, Dv), with the query's axes and dtype; with return_map, a pair (contexts, map).
 
     Raises:
-        ShapeError, DTypeError, DeviceError: tensors that do not fit together.
+        ShapeError, DTypeError, DeviceError: the tensors do not fit together.
         UnknownNameError, MissingArgumentError: an unknown name, or the bare name of a part that has parameters.
         ArgumentError: a number out of range, or dropout without a seed.
         ImplementationError: the requested implementation cannot serve this call.
@@ -147,7 +149,7 @@ def attend(
 
 
 def _report_map(prepared: Prepared, context: Tensor, *, return_map: bool) -> Tensor | tuple[Tensor, AttentionMap]:
-    """Report the map of a call to every open watch, and return it beside the contexts if requested."""
+    """Report the map of a call to every open watch, and return it with the contexts if requested."""
     is_watched = bool(WATCHERS) and not torch.compiler.is_compiling()
     if not (is_watched or return_map):
         return context
@@ -158,7 +160,7 @@ def _report_map(prepared: Prepared, context: Tensor, *, return_map: bool) -> Ten
 
 
 def run(prepared: Prepared, implementation: str = "auto") -> Tensor:
-    """Plan and compute a call whose arguments are checked, with the interventions on the module that calls."""
+    """Plan and compute a checked call, applying the interventions on the calling module."""
     call, plan = prepared.call, select.plan(prepared, IMPLEMENTATIONS, implementation)
     with without_autocast(call.device):
         context = plan.variant.run(*prepared)
@@ -172,9 +174,9 @@ class Explanation:
     """The implementation that runs, and why the others do not."""
 
     chosen: str
-    reasons: dict[str, str]  # of the others, by name
-    # the leaf path of the implementation, such as "block_sparse" of sdpa or "row_tiles" of tiled; "batch" where it has
-    # but one; "varlen" if each sequence of the batch is computed alone, with the keys that it needs
+    reasons: dict[str, str]  # why each of the others does not run, by name
+    # the leaf path of the implementation, such as "block_sparse" of sdpa or "row_tiles" of tiled; "batch" if it has
+    # only one; "varlen" if each sequence of the batch is computed separately, with only the keys that it needs
     variant: str = "batch"
     # the machine's row of `backends.heuristics` that decided between dense attention and PyTorch's; None if there was
     # no choice
@@ -209,7 +211,7 @@ def explain(
 ) -> Explanation:
     """Return the implementation that `attend` would run with the same arguments, and why the others do not.
 
-    For a score of your own, it computes a trial of three queries to measure the memory that the score takes.
+    For a custom score, a trial with three queries measures the memory that the score needs.
 
     Args: those of `attend`.
 

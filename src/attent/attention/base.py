@@ -1,4 +1,4 @@
-"""The slots of the formula: the interfaces of a score, a normalizer, a mask, a position and a weighting.
+"""The interfaces of the formula's parts: score, normalizer, mask, position and weighting.
 
 Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ over a database D = {(k₁, v₁) … (kₙ, vₙ)}, where α comes from a score (how well does
 this key fit this query), a mask (may this query see this key), and a normalizer (scores → weights).
@@ -17,7 +17,7 @@ from attent.errors import ShapeError
 
 
 class LoweredSide(NamedTuple):
-    """Lowered queries or keys of a score; a cache stores the keys' side, computed once."""
+    """Lowered queries or keys of a score; a cache stores the key side, computed once."""
 
     features: Tensor  # (B, H, T, D')
     bias: Tensor | None = None  # (B, H, T)
@@ -40,7 +40,7 @@ class Pairs:
     heads: int
 
     def broadcast_positions(self) -> tuple[Tensor, Tensor]:
-        """Query positions (B|1, 1, Tq, 1) and key positions (Tk,), ready to be compared."""
+        """Return query positions (B|1, 1, Tq, 1) and key positions (Tk,), shaped for comparison."""
         return self.query_position[:, None, :, None], self.key_index
 
 
@@ -55,11 +55,11 @@ class Score(nn.Module):
     form: ClassVar[Literal["dot", "tanh"] | None] = None
     # True if lowering changes no bit, so that 16-bit inputs stay exact
     lowers_exactly: ClassVar[bool] = False
-    # the number of heads, where each has its own parameters
+    # the number of heads, if each has its own parameters
     heads: int | None = None
     # the (query, key) widths that the parameters are made for
     widths: tuple[int, int] | None = None
-    # the number of keys, where each position has its own parameters
+    # the number of keys, if each position has its own parameters
     maximum_length: int | None = None
 
     @classmethod
@@ -88,16 +88,16 @@ class Score(nn.Module):
     def center(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
         """Return a point (B, H, 1, D) to subtract from both sides, so that the lowered form does not cancel digits.
 
-        Only `visible` keys (B|1, H|1, Tk) count; all if not given.
+        Only `visible` keys (B|1, H|1, Tk) count; by default, all do.
         """
         return None
 
     def for_inputs(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Score:
-        """Return this score, or one without a form if lowering would lose digits; `visible` keys are (B|1, G|1, Tk)."""
+        """Return this score, or one not lowered if lowering would lose digits; `visible` keys are (B|1, G|1, Tk)."""
         return self
 
     def per_pair(self, query_width: int) -> int:
-        """Count the numbers in memory per pair while a score is computed from lowered sides, to size tiles."""
+        """Return how many numbers per pair a score holds in memory while it is computed; tiles are sized by this."""
         return max(query_width, 1)
 
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
@@ -105,7 +105,7 @@ class Score(nn.Module):
         return LoweredSide(query)
 
     def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
-        """Compute the key's half of the score, about the `center` of keys of the same sequence lowered before."""
+        """Compute the key's half of the score, relative to the `center` of the sequence's earlier keys."""
         return LoweredSide(key)
 
     def lower_later_key(self, key: Tensor, start: int, center: Tensor | None = None) -> LoweredSide:
@@ -131,11 +131,11 @@ class DotScore(Score):
         return 1.0
 
     def per_pair(self, query_width: int) -> int:
-        """Count the score alone."""
+        """Return 1: only the score is held."""
         return 1
 
     def check(self, query_width: int, key_width: int, heads: int) -> None:
-        """Raise ShapeError also if query and key differ in width and no parameters connect them."""
+        """Also raise ShapeError if query and key differ in width and no parameters connect them."""
         super().check(query_width, key_width, heads)
         if self.widths is None and query_width != key_width:
             raise ShapeError(
@@ -153,14 +153,14 @@ class DotScore(Score):
 
 
 class TanhScore(Score):
-    """A score of tanh form: v·tanh(q' + k'), with parameters of its own."""
+    """A score of tanh form: v·tanh(q' + k'), with its own parameters."""
 
     form: ClassVar[Literal["dot", "tanh"] | None] = "tanh"
     # the width inside the tanh
     hidden: int
 
     def per_pair(self, query_width: int) -> int:
-        """Count every component of the tanh."""
+        """Return the width inside the tanh."""
         return self.hidden
 
     def output_weights(self, like: Tensor) -> Tensor:
@@ -187,10 +187,10 @@ class Normalizer:
         raise NotImplementedError
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Return the weights of scores (…, Tq, Tk), of which only the `allowed` pairs count.
+        """Return the weights of scores (…, Tq, Tk), counting only the `allowed` pairs.
 
-        Hidden scores become the lowest finite number rather than −∞: a fully masked row stays finite, its weights are
-        set to zero.
+        Hidden scores become the lowest finite number rather than −∞: a fully masked row stays finite, and its weights
+        are set to zero.
         """
         if allowed is None or not scores.shape[-1]:
             return self.normalize(scores) if scores.shape[-1] else scores
@@ -198,7 +198,7 @@ class Normalizer:
         return self.normalize(scores.masked_fill(hidden, torch.finfo(scores.dtype).min)).masked_fill(hidden, 0.0)
 
     def of_masked(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Return the weights of scores in which −∞ hides a pair; `allowed` tells the same, where it is known."""
+        """Return the weights of scores in which −∞ hides a pair; `allowed`, if known, marks the same pairs."""
         return self(scores, scores != -torch.inf if allowed is None else allowed)
 
 
@@ -219,7 +219,7 @@ class Weighting:
 class KeyRange(NamedTuple):
     """The keys that each query may see: (B|1, H|1, Tq|1, 1) bounds, which may lie outside [0, Tk).
 
-    If `exact`, a query sees all of them.
+    If `exact`, each query sees every key in its range.
     """
 
     begin: Tensor
@@ -230,8 +230,8 @@ class KeyRange(NamedTuple):
 class Mask:
     """The pairs that may attend: True means "may". Never negated; a float term is a bias, not a mask.
 
-    A mask is `allowed` and, where the keys of a query lie within a range, `key_range`; `attention/mask_info.py` derives
-    the rest.
+    A mask defines `allowed` and, if the keys of each query lie within a range, `key_range`; `attention/mask_info.py`
+    derives the rest.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
@@ -241,18 +241,18 @@ class Mask:
         raise NotImplementedError
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Return each query's range of keys, given pairs with every key; None if only `allowed` can tell."""
+        """Return each query's range of keys, given pairs with every key; None if only `allowed` determines it."""
         return None
 
     def visible_keys(self, pairs: Pairs) -> Tensor | None:
         """Return the keys that any of these queries may see, (Tk,) boolean, given pairs with every key.
 
-        None if the key range tells as much, or only `allowed` can.
+        None if the key range already determines them, or only `allowed` does.
         """
         return None
 
     def for_sequence(self, sequence: int) -> Mask | None:
-        """Return the mask of one sequence of the batch; None leaves it to `allowed` of all sequences."""
+        """Return the mask of one sequence of the batch; None if it must be taken from `allowed` of all sequences."""
         return None
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
@@ -269,7 +269,7 @@ class Mask:
     ) -> str:
         """Draw the mask of a head and a sequence as text, a line per query and a mark per key: ■ may attend, · may not.
 
-        There are as many keys as queries unless given, and the last query is at the last key's position.
+        By default there are as many keys as queries. The last query is at the last key's position.
         """
         keys, index = queries if keys is None else keys, torch.arange(queries)
         allowed = self.allowed(Pairs(index, torch.arange(keys), (index + keys - queries)[None], max(heads, head + 1)))
@@ -286,9 +286,9 @@ class Mask:
 
 
 def keys_visible_in_any(masks: Sequence[Mask], pairs: Pairs) -> Tensor | None:
-    """Return the keys that any of the masks shows, as `Mask.visible_keys`.
+    """Return the keys that any of the masks makes visible, in the form of `Mask.visible_keys`.
 
-    A mask that cannot tell shows its whole range.
+    A mask whose `visible_keys` is None counts with its whole key range.
     """
     visible = [mask.visible_keys(pairs) for mask in masks]
     if all(keys is None for keys in visible):
@@ -323,7 +323,7 @@ class And(_Join):
         return self.left.allowed(pairs) & self.right.allowed(pairs)
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Intersect the ranges; one of the two is enough, and then not exact."""
+        """Intersect the ranges; a single range is enough, but the result is then not exact."""
         left, right = self.left.key_range(pairs), self.right.key_range(pairs)
         if left is None or right is None:
             return (single := left or right) and single._replace(exact=False)
@@ -349,7 +349,7 @@ class Or(_Join):
         return self.left.allowed(pairs) | self.right.allowed(pairs)
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Return the smallest range around both, which may have a gap."""
+        """Return the smallest range that covers both, which may have a gap."""
         left, right = self.left.key_range(pairs), self.right.key_range(pairs)
         if left is None or right is None:
             return None
@@ -376,7 +376,7 @@ class Position(nn.Module):
         return cls()
 
     def with_heads(self, heads: int) -> Position:
-        """Return the position for a call with this number of heads, if its bias depends on the number."""
+        """Return the position adapted to this number of heads, if its bias depends on that number."""
         return self
 
     def rotate(self, features: Tensor, positions: Tensor) -> Tensor:

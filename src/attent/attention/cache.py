@@ -1,4 +1,4 @@
-"""The keys and values seen so far: a value, appended to and selected from."""
+"""An immutable cache of the keys and values seen so far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attent.attention.base import LoweredSide
 class KeyValueCache:
     """Cached keys, already lowered, and values of earlier steps.
 
-    Nothing in it changes; `append` and `select` return another.
+    It is immutable; `append` and `select` return a new cache.
     """
 
     key: LoweredSide  # features (B, G, T, D')
@@ -26,16 +26,16 @@ class KeyValueCache:
         return self.value.shape[2]
 
     def append(self, key: LoweredSide, value: Tensor) -> KeyValueCache:
-        """The cache with more keys and values behind those it has, lowered about the same center."""
+        """Return the cache with keys and values appended; the keys must be lowered about the same center."""
         if not self.length:
-            # what was lowered before there was a key has no center
+            # a side lowered before the first key has no center
             return KeyValueCache(key, value)
         features = torch.cat((self.key.features, key.features), 2)
         bias = None if self.key.bias is None or key.bias is None else torch.cat((self.key.bias, key.bias), 2)
         return KeyValueCache(LoweredSide(features, bias, self.key.center), torch.cat((self.value, value), 2))
 
     def select(self, rows: Tensor) -> KeyValueCache:
-        """The cache of some sequences of the batch, in that order: a search's survivors.
+        """Return the cache of some sequences of the batch in the given order, such as the survivors of a search.
 
         Args:
             rows: (B',) whole numbers below B, or (B,) booleans.

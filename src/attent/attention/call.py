@@ -1,4 +1,4 @@
-"""A call of attention: its tensors' sizes, the parts of the formula, and all that determines its backend."""
+"""A call of attention: its tensors' sizes, the parts of the formula, and everything that determines its backend."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Call:
     value_width: int
     dtype: torch.dtype
     device: torch.device
-    # whether the keys came lowered already, from a cache
+    # whether the keys are already lowered, from a cache
     lowered: bool
-    # how many axes the caller's tensors had
+    # the number of axes of the caller's tensors
     axes: int
     weighting: Weighting | None = None
     # changes the scores of some pairs, after the bias
@@ -59,18 +59,19 @@ class Call:
 
     @property
     def key_range(self) -> KeyRange | None:
-        """The mask's range of keys of each query; None if there is no mask, or it knows no range.
+        """The range of keys that the mask lets each query see; None without a mask, or if it has no range.
 
         Computed once per call; `dataclasses.replace` makes a new call, which computes its own.
         """
-        # not functools.cached_property, whose lock in Python 3.11 no graph takes, and which all calls would share
+        # not functools.cached_property: its lock in Python 3.11 cannot be traced into a graph, and all calls would
+        # share it
         known = vars(self)
         if "_key_range" not in known:
             known["_key_range"] = None if self.mask is None else self.mask.key_range(self.pairs())
         return known["_key_range"]
 
     def pairs(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Pairs:
-        """The pairs of some rows, or of all, with some keys in ascending order, or all."""
+        """Return the pairs of the given rows and the given keys in ascending order; all of them by default."""
         rows = torch.arange(self.queries, device=self.device) if rows is None else rows
         columns = torch.arange(self.keys, device=self.device) if columns is None else columns
         positions = rows + self.start[:, None] if isinstance(self.start, Tensor) else (rows + self.start)[None]
@@ -80,28 +81,29 @@ class Call:
         """Return which of the pairs may attend, broadcasting to (B, H, Tq, Tk); None if all may."""
         allowed = None if self.mask is None else self.mask.allowed(pairs)
         if self.bias is not None:
-            # −∞ is how a bias hides a pair; said here, it cannot make a row NaN
+            # a bias hides a pair by −∞; as part of the mask, it cannot make a row NaN
             seen = self.bias_at_pairs(pairs, self.bias) != -torch.inf
             allowed = seen if allowed is None else allowed & seen
         return allowed
 
     def bias_at_pairs(self, pairs: Pairs, bias: Tensor) -> Tensor:
-        """The part of a bias tensor that belongs to these pairs."""
+        """Return the part of a bias tensor that belongs to these pairs."""
         if bias.shape[3] != 1 and len(pairs.key_index) != self.keys:
             bias = bias[..., pairs.key_index]
         return bias if bias.shape[2] == 1 else bias[:, :, pairs.query_index]
 
     def bias_term(self, bias: Tensor) -> Tensor:
-        """A bias as scores take it.
+        """Return a bias in the form that is added to scores.
 
-        Of their type, finite, and half the lowest number at least, so that no pair ties with a hidden one.
+        It has the scores' type, is finite, and is at least half the lowest number, so that no pair ties with a hidden
+        one.
         """
         bias, minimum = bias.to(self.accumulation_dtype), torch.finfo(self.accumulation_dtype).min / 2
-        # no clamp, whose gradient at its bound PyTorch 2.15 changed
+        # not clamp: PyTorch 2.15 changed its gradient at the bound
         return bias.masked_fill(bias < minimum, minimum)
 
     def repeat_kv(self, features: Tensor) -> Tensor:
-        """Keys or values (B, G, …) repeated for the query heads that share them: (B, H, …)."""
+        """Return keys or values (B, G, …) repeated for the query heads that share them: (B, H, …)."""
         return (
             features
             if features.shape[1] == self.heads
@@ -109,13 +111,13 @@ class Call:
         )
 
     def repeat_kv_side(self, side: LoweredSide) -> LoweredSide:
-        """A side of the score repeated for the query heads that share it."""
+        """Return a side of the score repeated for the query heads that share it."""
         if side.features.shape[1] == self.heads:
             return side
         return side.map(self.repeat_kv)
 
     def restore_axes(self, output: Tensor) -> Tensor:
-        """A result (B, H, …) with as many axes as the caller's tensors had."""
+        """Return a result (B, H, …) with as many axes as the caller's tensors had."""
         return output if self.axes == 4 else output[:, 0] if self.axes == 3 else output[0, 0]
 
 
@@ -129,14 +131,14 @@ class Prepared(NamedTuple):
 
 
 def lower_key(score: Score, key: Tensor, heads: int, center: Tensor | None = None, start: int = 0) -> LoweredSide:
-    """The key side of a score, lowered as a cache keeps it: in float32 at least where lowering rounds.
+    """Return the lowered key side of a score, as a cache stores it: in float32 or wider if lowering rounds.
 
     Args:
         score: the score.
         key: (B, G, Tk, Dk).
-        heads: H; a score with parameters of its own for each head gets a key side for each.
-        center: that of the keys lowered before, if there were any.
-        start: how many these are.
+        heads: H; a score with separate parameters for each head gets a key side per head.
+        center: the center of the keys lowered earlier, if any.
+        start: the number of keys lowered earlier.
     """
     if score.heads is not None and key.shape[1] != heads:
         key = key.repeat_interleave(heads // key.shape[1], 1)

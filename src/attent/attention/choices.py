@@ -1,7 +1,7 @@
-"""Parts of attention from what a caller passes: names, aliases, "my.module:Class", functions, modules.
+"""Parts of attention from the caller's arguments: names, aliases, "my.module:Class", functions, modules.
 
-A part that needs no arguments may be given by name. One with parameters, or with an argument that has no default, is a
-module that the caller builds and owns; its bare name raises.
+A part that needs no arguments may be given by name. A part with parameters or required arguments is a module that the
+caller builds and owns; its bare name raises an error.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from attent.errors import ArgumentError, MissingArgumentError, ShapeError, brief
 
 
 class Own(Score):
-    """A caller's own score: a function or a module `score(query, key)` that is no Score. It runs tiled.
+    """A custom score: a function or module `score(query, key)` that is not a Score. It runs tiled.
 
     Args:
-        function: takes queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk), returns scores (B, H, Tq, Tk).
+        function: maps queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk) to scores (B, H, Tq, Tk).
     """
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -33,10 +33,10 @@ class Own(Score):
         self.function = function
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Call the function and check its scores, (B, H, Tq, Tk).
+        """Call the function and check the shape of its scores, (B, H, Tq, Tk).
 
         Raises:
-            ShapeError: it is no tensor of that shape.
+            ShapeError: the result is not a tensor of that shape.
         """
         scores = self.function(query, key)
         expected = (*query.shape[:-1], key.shape[-2])
@@ -47,7 +47,7 @@ class Own(Score):
 
 
 def _required_arguments(part: type[Any]) -> list[str]:
-    """Return the arguments without a default."""
+    """Return the names of a part's arguments that have no default."""
     parameters = inspect.signature(part).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [
@@ -58,7 +58,7 @@ def _required_arguments(part: type[Any]) -> list[str]:
 
 
 def _can_build(method: Any, inherited: Any, part: type[Any]) -> bool:
-    """Return whether a class method can build the part: the inherited one passes no arguments."""
+    """Return whether a class method can build the part; the inherited method passes no arguments."""
     return method.__func__ is not inherited.__func__ or not _required_arguments(part)
 
 
@@ -83,7 +83,7 @@ class _Named:
         return part()
 
     def check_arguments(self, name: str, part: object, builder: str = "") -> None:
-        """Raise MissingArgumentError if the part is a class with arguments.
+        """Raise MissingArgumentError if the part is a class with required arguments.
 
         `builder` is the class method that models call instead.
         """
@@ -95,7 +95,7 @@ class _Named:
             )
 
     def constructor_expression(self, name: str) -> str | None:
-        """Return the Python expression of a part that needs arguments; None if its name is enough."""
+        """Return the Python expression that builds a part with required arguments; None if its name is enough."""
         part = registry.find(self.kind, name, self.table)
         required = _required_arguments(part) if isinstance(part, type) else []
         return f"{self.kind}={part.__name__}({', '.join(required)})" if required else None
@@ -107,9 +107,9 @@ _kinds = {named.kind: named for named in (_scores, _normalizers, _masks, _positi
 
 
 def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
-    """Return the Python expression of a part that needs arguments, and the names that need none.
+    """Return the Python expression that builds a part, and the names of the parts that need no arguments.
 
-    None if this name needs none.
+    None if this part needs no arguments.
 
     Args:
         kind: "score", "normalizer", "mask" or "position".
@@ -123,11 +123,11 @@ def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
 
 
 def score(argument: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]) -> Score:
-    """Return the score of a name, a Score or a function.
+    """Return the Score for a name, a Score or a function.
 
     Raises:
-        UnknownNameError, MissingArgumentError, ArgumentError: the name is unknown, it needs parameters, or this is no
-            score.
+        UnknownNameError, MissingArgumentError, ArgumentError: the name is unknown, the score needs parameters, or the
+            argument is not a score.
     """
     part = _scores.part(argument) if isinstance(argument, str) else argument
     if isinstance(part, Score):
@@ -140,7 +140,7 @@ def score(argument: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]
 def score_for(
     argument: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor], query_width: int, key_width: int, heads: int
 ) -> Score:
-    """Return the score of a name, built for these widths and heads, or as `score` does."""
+    """Return the Score for a name, built for these widths and heads; other arguments as in `score`."""
     if isinstance(argument, str):
         part = registry.find("score", argument, _scores.table)
         if isinstance(part, type) and issubclass(part, Score) and _can_build(part.for_widths, Score.for_widths, part):
@@ -151,7 +151,7 @@ def score_for(
 
 
 def normalizer(argument: str | Normalizer) -> Normalizer:
-    """Return the normalizer of a name, or the Normalizer itself; raises as `score` does."""
+    """Return the normalizer for a name, or the Normalizer itself; raises as `score` does."""
     part = _normalizers.part(argument) if isinstance(argument, str) else argument
     if not isinstance(part, Normalizer):
         raise ArgumentError(f"normalizer must be a name or a Normalizer, got {brief(argument)}")
@@ -159,7 +159,7 @@ def normalizer(argument: str | Normalizer) -> Normalizer:
 
 
 def mask(argument: str | Mask | None) -> Mask | None:
-    """Return the mask of a name, or the Mask itself; raises as `score` does."""
+    """Return the mask for a name, or the Mask itself; raises as `score` does."""
     part = _masks.part(argument) if isinstance(argument, str) else argument
     if part is not None and not isinstance(part, Mask):
         remedy = "; torch.as_tensor makes one of it" if isinstance(argument, list | tuple) else ""
@@ -168,7 +168,7 @@ def mask(argument: str | Mask | None) -> Mask | None:
 
 
 def position(argument: str | Position | None) -> Position | None:
-    """Return the position of a name, or the Position itself, which must act inside attention.
+    """Return the position for a name, or the Position itself, which must act inside attention.
 
     Raises as `score` does.
     """
@@ -184,7 +184,7 @@ def position(argument: str | Position | None) -> Position | None:
 
 
 def position_for(argument: str | Position | None, heads: int) -> Position | None:
-    """Return the position of a name, built for this number of heads, or as `position` does."""
+    """Return the position for a name, built for this number of heads; other arguments as in `position`."""
     if isinstance(argument, str):
         part = registry.find("position", argument, _positions.table)
         if (

@@ -1,6 +1,6 @@
 """Key ranges, visible keys and additive terms of a call's mask.
 
-Whatever backends ask, derived from `Mask.allowed` and `Mask.key_range`.
+Everything that backends need to know about a mask, derived from `Mask.allowed` and `Mask.key_range`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attent.attention.base import And, KeyRange, Mask, Or, Pairs
 
 # A `Call`, whose module imports this one.
 Call = Any
-# Pairs per chunk, where every pair is looked at.
+# Pairs per chunk when every pair is examined.
 CHUNK = 2**20
 
 
@@ -47,7 +47,7 @@ def additive_mask(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtyp
 def key_bounds(call: Call, *, exact: bool = False) -> tuple[Tensor, Tensor] | None:
     """Return the first key of each query and the end of its range, (B|1, H|1, Tq) each, from 0 to Tk.
 
-    A fully masked query has (Tk, 0). None if the mask knows no range, or, with `exact`, if a range has gaps.
+    A fully masked query has (Tk, 0). None if the mask has no range, or, with `exact`, if a range has gaps.
     """
     key_range = call.key_range
     if key_range is None or (exact and not key_range.exact):
@@ -58,7 +58,7 @@ def key_bounds(call: Call, *, exact: bool = False) -> tuple[Tensor, Tensor] | No
 
 
 def needs_table(call: Call) -> bool:
-    """Return whether the mask hides keys that are no range for each query.
+    """Return whether the mask cannot be described by one range of keys per query.
 
     Only a table of all pairs describes such a mask.
     """
@@ -124,7 +124,7 @@ def _can_split_mask(call: Call, mask: Mask) -> bool:
 
 
 def _key_range_of(call: Call, mask: Mask) -> KeyRange | None:
-    """Return the range of the call's mask, or of one that it joins."""
+    """Return the key range of the call's mask, or of a mask that is part of it."""
     return call.key_range if mask is call.mask else mask.key_range(call.pairs())
 
 
@@ -148,7 +148,7 @@ def mask_for_sequence(mask: Mask, sequence: int, pairs: Pairs) -> Mask | None:
 
 @dataclass(frozen=True, eq=False)
 class _OneSequence(Mask):
-    """A sequence of a batch under the mask of the whole batch."""
+    """The mask of one sequence, taken from the mask of the whole batch."""
 
     mask: Mask
     sequence: int
@@ -167,5 +167,5 @@ class _OneSequence(Mask):
         )
 
     def part(self, tensor: Tensor) -> Tensor:
-        """Return the sequence's part of a tensor that may have but one sequence."""
+        """Return the sequence's part of a tensor that may have only one sequence."""
         return tensor[self.sequence : self.sequence + 1] if len(tensor) > 1 else tensor

@@ -25,20 +25,20 @@ class MultiHeadAttention(nn.Module):
     """H attentions side by side: head_h = Attention(XW_h^Q, MW_h^K, MW_h^V), output = [head_1; …; head_H] W^O.
 
     Self-attention if no memory is given, cross-attention if one is; grouped heads if there are fewer key/value heads.
-    One product projects for all heads, and each head is normalized by itself: it equals H separate heads. With one
-    head, bias=False and output=None it is the self-attention of introductory texts. Vaswani et al. 2017, §3.2.2
-    (arXiv:1706.03762); grouped heads: Ainslie et al. 2023 (arXiv:2305.13245).
+    One matrix product projects for all heads, and each head is normalized separately: the result equals that of H
+    separate heads. With one head, bias=False and output=None it is the self-attention of introductory texts. Vaswani et
+    al. 2017, §3.2.2 (arXiv:1706.03762); grouped heads: Ainslie et al. 2023 (arXiv:2305.13245).
 
     Args:
         query_width: the width of the queries' features.
         heads: H.
-        memory_width: the width of the features that keys are made of; query_width if not given.
-        value_memory_width: the width of the features that values are made of; memory_width if not given.
+        memory_width: the width of the features from which keys are projected; query_width if not given.
+        value_memory_width: the width of the features from which values are projected; memory_width if not given.
         key_head_width: Dk of one head; query_width / heads if not given.
         value_head_width: Dv of one head; key_head_width if not given.
         key_value_heads: G, a divisor of heads; heads if not given.
         bias: whether the projections have biases.
-        output: "linear" for W^O back to query_width, None for the merged heads as they are, or a module of yours.
+        output: "linear" for W^O back to query_width, None for the merged heads as they are, or your own module.
         score: a name, built for these widths with parameters for each head, or a Score or function.
         normalizer: a name or a Normalizer.
         position: rotary, alibi or relative_bias, by name or as a module.
@@ -46,7 +46,7 @@ class MultiHeadAttention(nn.Module):
         dropout: the share of weights dropped in training, in [0, 1).
 
     Raises:
-        ArgumentError: heads that do not divide the width, or key/value heads that do not divide the heads.
+        ArgumentError: the heads do not divide the width, or the key/value heads do not divide the heads.
     """
 
     def __init__(
@@ -91,12 +91,13 @@ class MultiHeadAttention(nn.Module):
 
     @classmethod
     def from_torch(cls, original: nn.MultiheadAttention) -> Self:
-        """Convert PyTorch's module: copy its parameters, batch first.
+        """Convert PyTorch's module by copying its parameters; the result is batch first.
 
-        Its results agree with the original's. Remember that the original's masks mean the opposite: True there hides.
+        The results agree with the original's. Note that masks have the opposite meaning: in the original, True hides a
+        pair.
 
         Raises:
-            ArgumentError: the original has bias_k, bias_v or add_zero_attn, which add keys that no memory has.
+            ArgumentError: the original has bias_k, bias_v or add_zero_attn, which add keys that are not in the memory.
         """
         if original.bias_k is not None or original.bias_v is not None or original.add_zero_attn:
             raise ArgumentError("from_torch cannot take bias_k, bias_v or add_zero_attn")
@@ -124,9 +125,9 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def context_projection(self) -> Tensor | nn.Module | None:
-        """The weight W^O by which merged contexts are multiplied, (E, H·Dv); None if they are the output.
+        """The weight W^O, (E, H·Dv), that multiplies merged contexts; None if they are the output.
 
-        A module that is not linear.
+        If the projection is not linear, the module itself.
         """
         return self.output.weight if isinstance(self.output, nn.Linear) else self.output
 
@@ -148,19 +149,19 @@ class MultiHeadAttention(nn.Module):
         """Attend from a sequence to itself, or to a memory.
 
         Args:
-            query: (B, Tq, query_width), or of a single sequence (Tq, query_width).
+            query: (B, Tq, query_width), or (Tq, query_width) for a single sequence.
             memory: (B, Tk, memory_width), or (Tk, memory_width); the query itself if not given.
-            value_memory: (B, Tk, value_memory_width), or (Tk, value_memory_width), if values are projected from other
-                features than keys.
+            value_memory: (B, Tk, value_memory_width), or (Tk, value_memory_width), if values are projected from
+                different features than keys.
             mask: as in attend.
             bias: as in attend.
             lengths: as in attend.
             query_start: as in attend; 0 if there is no memory.
-            return_map: as in attend; `attent.watch` sees every attention of a whole model.
+            return_map: as in attend; `attent.watch` captures every attention of a whole model.
 
         Returns:
-            (B, Tq, query_width), or as wide as `output` makes it; (Tq, …) of a single sequence. With return_map a pair
-            (that, the map of the weights, (B, H, Tq, Tk)).
+            (B, Tq, query_width), or as wide as `output` makes it; (Tq, …) for a single sequence. With return_map, a
+            pair of that and the map of the weights, (B, H, Tq, Tk).
         """
         if return_map:
             with watch(self) as maps:
@@ -177,8 +178,8 @@ class MultiHeadAttention(nn.Module):
             )
             return merged.squeeze(0)
         if memory is None:
-            # queries and keys are the same tokens, padding included: query i is at the position of key i, whatever the
-            # lengths
+            # queries and keys are the same tokens, padding included: query i is at the position of key i, regardless of
+            # the lengths
             query_start = 0 if query_start is None else query_start
         query, key, value = self._project_query_key_value(query, memory, value_memory)
         return self._attend(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
@@ -186,10 +187,10 @@ class MultiHeadAttention(nn.Module):
     def remember(
         self, memory: Tensor, cache: KeyValueCache | None = None, *, value_memory: Tensor | None = None
     ) -> KeyValueCache:
-        """Project and lower the keys and values of a memory (B, Tk, memory_width), and append them to a given cache."""
+        """Project and lower the keys and values of a memory (B, Tk, memory_width), and append them to a cache."""
         key, value = self._project_key_value(memory, value_memory)
         lowered = self._lower(key, cache)
-        # a score with parameters for each head has a key side for each
+        # a score with parameters for each head has a key side per head
         value = (
             value
             if lowered.features.shape[1] == value.shape[1]
@@ -207,14 +208,14 @@ class MultiHeadAttention(nn.Module):
         lengths: Tensor | None = None,
         query_start: int | Tensor | None = None,
     ) -> Tensor:
-        """Attend from a sequence (B, Tq, query_width) to a cache: `forward` of the same memory, step by step."""
+        """Attend from a sequence (B, Tq, query_width) to a cache: a step of `forward` with the same memory."""
         (query,) = self._project_and_split_heads(query, self.query_projection)
         return self._attend(
             query, cache.key, cache.value, mask=mask, bias=bias, lengths=lengths, query_start=query_start
         )
 
     def recall_map(self, query: Tensor, memory: Tensor, *, lengths: Tensor | None = None) -> AttentionMap:
-        """Return the map of `recall` of a remembered memory alone: no values are projected, and no contexts computed.
+        """Return only the map of `recall` for a memory: no values are projected and no contexts computed.
 
         Args:
             query: (B, Tq, query_width).
@@ -227,7 +228,7 @@ class MultiHeadAttention(nn.Module):
         return AttentionMap.of(self._prepared(query, lowered, lowered.features, lengths=lengths))
 
     def _lower(self, key: Tensor, cache: KeyValueCache | None = None) -> LoweredSide:
-        """Lower projected keys (B, heads, T, D), rotated if positions rotate, to follow those of a cache."""
+        """Lower projected keys (B, heads, T, D) that follow those of a cache, rotated if positions rotate."""
         start = 0 if cache is None else cache.length
         if self.position is not None and self.position.rotates:
             key = self.position.rotate(key, torch.arange(start, start + key.shape[2], device=key.device)[None])
@@ -265,7 +266,7 @@ class MultiHeadAttention(nn.Module):
         lengths: Tensor | None = None,
         query_start: int | Tensor | None = None,
     ) -> Prepared:
-        """Return the call of projected queries, keys and values."""
+        """Return the call for projected queries, keys and values."""
         dropout = self.dropout if self.training else 0.0
         return prepare(
             query,
@@ -287,7 +288,7 @@ class MultiHeadAttention(nn.Module):
     def _project_query_key_value(
         self, query: Tensor, memory: Tensor | None, value_memory: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """Project queries, keys and values, (B, heads, T, D) each; those of the same features in one product."""
+        """Project queries, keys and values, (B, heads, T, D) each; those that share features in one product."""
         if memory is None and value_memory is None:
             return self._project_and_split_heads(query, *self._projections())
         return *self._project_and_split_heads(query, self.query_projection), *self._project_key_value(

@@ -1,7 +1,7 @@
-"""The formula, in plain torch: the specification that every other implementation is held against.
+"""The formula, in plain torch: the specification against which every other implementation is tested.
 
 Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ, computed in this order: score → soft cap → bias → mask → normalize → weighting →
-dropout → mix. Memory grows with Tq · Tk (and with the width too, for scores that look at every feature of every pair).
+dropout → mix. Memory grows with Tq · Tk (and also with the width, for scores that compare every feature of every pair).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ def unsupported(call: Call) -> str | None:
 
 
 def steps(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> dict[str, Tensor]:
-    """Compute every intermediate by name, in order.
+    """Compute every intermediate of the formula in order, by name.
 
-    Those of the score, then `scores` and the following ones up to `output`. `capped`, `biased`, `masked`, `normalised`
-    (before a weighting) and `dropped` are present only if the call has such a step. In `masked` a pair that may not
-    attend is −∞.
+    The score's own intermediates come first, then `scores` and the later steps up to `output`. `capped`, `biased`,
+    `masked`, `normalised` (before a weighting) and `dropped` are present only if the call has such a step. In `masked`,
+    a pair that may not attend is −∞.
 
     Example:
         >>> reference.steps(*prepare(query, key, value, score="dot", mask="causal"))["weights"]
 
     Args:
-        call: what `prepare` made of the arguments of `attend`, with the three tensors that follow.
+        call: the call, as `prepare` returns it together with the three tensors below.
         query: (B, H, Tq, Dq).
-        key: features (B, G, Tk, Dk), or the key side that a cache keeps.
+        key: features (B, G, Tk, Dk), or the key side stored in a cache.
         value: (B, G, Tk, Dv).
     """
     pairs = call.pairs()
@@ -132,14 +132,14 @@ def exact_keys(call: Call, key: LoweredSide) -> LoweredSide:
 
 
 def zero_hidden_keys(visible: Tensor, key: LoweredSide, value: Tensor) -> tuple[LoweredSide, Tensor]:
-    """Set keys and values to zero that no query sees, so that none of their numbers, not even NaN, can leak.
+    """Zero the keys and values that no query sees, so that none of their numbers, not even NaN, can leak.
 
     Args:
-        visible: (B|1, H|1, Tk), whether any query sees the key.
-        key: a side of (B, H, Tk, D').
+        visible: (B|1, H|1, Tk), True for keys that some query sees.
+        key: the key side, (B, H, Tk, D').
         value: (B, H, Tk, Dv).
     """
-    # a sum is finite only if every number is, and then a weight of zero is enough
+    # a sum is finite only if every number is finite; a weight of zero is then enough
     if is_known_true(visible.all, value.device) or is_known_true(
         lambda: torch.isfinite(key.features.detach().sum() + value.detach().sum()), value.device
     ):

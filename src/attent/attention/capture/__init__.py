@@ -1,1 +1,1 @@
-"""Capture of the attention that a model computes, the model unchanged."""
+"""Capture of the attention that a model computes, without changing the model."""

@@ -58,7 +58,7 @@ class Snapshot(NamedTuple):
         """Return the tensor.
 
         Raises:
-            StaleMapError: it was changed in place since the call.
+            StaleMapError: the tensor was changed in place after the call.
         """
         if self.version is not None and self.tensor._version != self.version:
             raise StaleMapError(
@@ -70,7 +70,7 @@ class Snapshot(NamedTuple):
 def may_be_overwritten(tensor: Tensor) -> bool:
     """Return whether the model may write to a tensor.
 
-    It did before, or the tensor is a parameter or part of a larger buffer.
+    It may if it has done so before, or if the tensor is a parameter or part of a larger buffer.
     """
     if tensor.is_inference() or tensor._version:
         # inference mode does not count writes
@@ -84,8 +84,8 @@ class DeferredMap(AttentionMap):
     """A map that costs nothing until it is read.
 
     Args:
-        prepare: makes the call and its tensors from the arguments.
-        arguments: snapshots and settings of the call.
+        prepare: a function that builds the call and its tensors from the arguments.
+        arguments: the snapshots and settings of the call.
     """
 
     # the fields of LazyMatrix that do not depend on the call
@@ -106,13 +106,13 @@ class DeferredMap(AttentionMap):
 
 
 class ConcatenatedMap(AttentionMap):
-    """The rows of several maps, one map after the other; keys that a call did not have yet weigh nothing in its rows.
+    """The rows of several maps, one map after another; keys that a call did not have yet get weight zero in its rows.
 
     Args:
-        maps: in the order of their calls.
+        maps: the maps, in the order of their calls.
 
     Raises:
-        ShapeError: they differ in batch or heads.
+        ShapeError: the maps differ in batch or heads.
     """
 
     def __init__(self, maps: Sequence[AttentionMap]) -> None:
@@ -167,7 +167,7 @@ class ConcatenatedMap(AttentionMap):
 
 @dataclass(frozen=True)
 class BareSoftmax(Normalizer):
-    """The softmax as in PyTorch: the row of a query that may see nothing is 0/0, which is NaN."""
+    """The softmax as in PyTorch: the row of a query that may see no key is 0/0, which is NaN."""
 
     def normalize(self, scores: Tensor) -> Tensor:
         """Return the softmax of each row of scores (…, Tk)."""
@@ -190,19 +190,19 @@ def prepare_scaled_dot_product(
     value: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Prepared:
-    """Prepare a call of PyTorch's attention as a call of ours.
+    """Convert a call of PyTorch's attention to one of ours.
 
     Args:
-        query: (…, H, Tq, D); more than one leading axis is flattened to one batch.
+        query: (…, H, Tq, D); several leading axes are flattened into one batch axis.
         key: (…, G, Tk, D).
-        mask: a mask of ours, or a tensor that broadcasts to (…, H, Tq, Tk): boolean, True where a query may attend, or
-            a float term.
+        mask: one of our masks, or a tensor that broadcasts to (…, H, Tq, Tk): boolean, True where a query may attend,
+            or a float term.
         is_causal: query i sees the keys up to i, counted from the first key.
         scale: the factor on qᵀk; 1/√D if not given.
         is_grouped: query heads share key heads.
-        has_nan_rows: the weights of a query that may see nothing are NaN, not zero.
-        value: (…, G, Tk, Dv); a map needs none.
-        dropout: the share of weights to drop, by a seed of PyTorch's generator.
+        has_nan_rows: the weights of a query that may see no key are NaN, not zero.
+        value: (…, G, Tk, Dv); not needed for a map.
+        dropout: the share of weights to drop, with a seed from PyTorch's generator.
     """
     own_axes = 3 if is_grouped else 2
     leading = torch.broadcast_shapes(query.shape[:-own_axes], key.shape[:-own_axes])
@@ -232,7 +232,7 @@ def prepare_scaled_dot_product(
 
 
 def _mask_for_queries(mask: Tensor, query: Tensor) -> Tensor:
-    """Return a mask that broadcasts to (…, Tq, Tk) of these queries with the two or four axes that our masks have."""
+    """Return a mask that broadcasts to these queries' (…, Tq, Tk), with the two or four axes that our masks have."""
     if query.dim() > 4:
         return mask.expand(*query.shape[:-2], *mask.shape[-2:]).flatten(0, -4)
     if query.dim() == 3 and mask.dim() == 3:
@@ -245,7 +245,7 @@ def pad_nested(features: Tensor, length: int | None = None) -> tuple[Tensor, Len
 
     Args:
         features: a nested tensor.
-        length: the longest sequence's if not given.
+        length: the length to pad to; that of the longest sequence if not given.
     """
     sequences = features.unbind()
     lengths = torch.tensor([sequence.shape[-2] for sequence in sequences], device=features.device)

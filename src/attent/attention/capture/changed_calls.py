@@ -1,4 +1,4 @@
-"""Calls of PyTorch's attention functions with contexts of heads changed, and its fused modules by their plain path."""
+"""Change heads' contexts in calls of PyTorch's attention functions, and run its fused modules by their plain path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from attent.errors import ArgumentError
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
-# It computes with the parameters of its parts, which it never calls.
+# This module uses its submodules' parameters and never calls the submodules.
 FUSED_MODULE = nn.MultiheadAttention
 
 
@@ -38,7 +38,7 @@ def with_heads(
 def change_attention(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> Tensor:
     """Return the result of `F.scaled_dot_product_attention` with interventions.
 
-    Our own backends are left alone: their callers intervene.
+    Calls from our own backends are left unchanged: their callers apply the interventions.
     """
     if is_own(frame):
         return result
@@ -82,14 +82,14 @@ def _changed_attention(
 
 
 def is_own(frame: FrameType) -> bool:
-    """Return whether one of our backends calls."""
+    """Return whether the call comes from one of our backends."""
     return frame.f_globals.get("__name__", "").startswith(("attent.attention.", "attent.ops."))
 
 
 def change_bmm(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> Tensor:
     """Return the product of weights and values of `nn.MultiheadAttention` with interventions.
 
-    Remember the call at its scores.
+    The product that computes the scores is recorded for the second product.
     """
     return change_baddbmm(frame, (None, *args), keywords, result)
 
@@ -100,7 +100,7 @@ def change_baddbmm(frame: FrameType, args: Arguments, keywords: Keywords, result
         return result
     names = frame.f_locals
     if "attn_output_weights" not in names:
-        # by the second product the keys are gone
+        # the keys are no longer available at the second product
         if concerned(running_modules(frame)):
             _score_calls[id(frame)] = partial(_prepare_call, names["num_heads"], names["v"], names["dropout_p"], *args)
         return result
@@ -124,7 +124,7 @@ def _prepare_call(
 
 
 def plain_encoder_layer(frame: FrameType) -> Any:
-    """Return what the running forward of an `nn.TransformerEncoderLayer` returns.
+    """Compute the result of the running forward of an `nn.TransformerEncoderLayer` by its plain path.
 
     `torch._transformer_encoder_layer_fwd` is not called.
     """
@@ -138,7 +138,7 @@ def plain_encoder_layer(frame: FrameType) -> Any:
 
 
 def plain_multi_head(frame: FrameType) -> Any:
-    """Return what the running forward of an `nn.MultiheadAttention` returns.
+    """Compute the result of the running forward of an `nn.MultiheadAttention` by its plain path.
 
     `torch._native_multi_head_attention` is not called.
     """

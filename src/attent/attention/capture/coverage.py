@@ -1,4 +1,4 @@
-"""Attention modules that were not captured, and advice; most of it read from the code of their classes.
+"""Attention modules that were not captured, and advice, mostly derived from the code of their classes.
 
 No flag of a Hugging Face class says whether it calls the `AttentionInterface`: `_supports_attention_backend` is False
 for BART, and `_supports_sdpa` for Gemma 2.
@@ -28,9 +28,9 @@ ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 PARTS = re.compile(
     r"adapter|dropout|norm|mask|output|projection|pool|bias|embedding|cache|rotary|structure|loss", re.IGNORECASE
 )
-# Functions of PyTorch's that are attention by themselves.
+# PyTorch functions that compute attention on their own.
 FUNCTIONS = {"flex_attention", "scaled_dot_product_attention"}
-# Files whose classes are no layers of a model: PyTorch's, and the base class of all models.
+# Files whose classes are not layers of a model: PyTorch's, and the base class of all models.
 FRAMEWORK = re.compile(r"torch\.|transformers\.modeling_utils$")
 
 
@@ -71,7 +71,7 @@ def _parents(path: str) -> set[str]:
 
 
 def is_attention_module(module: nn.Module) -> bool:
-    """Return whether a module is named attention, or calls a function of PyTorch's for it."""
+    """Return whether a module is named as attention, or calls one of PyTorch's attention functions."""
     return is_attention(type(module), module.original_name if isinstance(module, torch.jit.ScriptModule) else "")
 
 
@@ -121,9 +121,9 @@ def advice(module: nn.Module, models: Sequence[Any] = (), *, is_compiled: bool =
 
 
 def is_attention(kind: type, name: str = "") -> bool:
-    """Return whether a class of modules is named attention, or calls a function of PyTorch's for it.
+    """Return whether a class of modules is named as attention, or calls one of PyTorch's attention functions.
 
-    The name is the class's own or the given one.
+    The name is that of the class, or the given one.
     """
     name = name or kind.__name__
     return (ATTENTION.search(name) is not None and PARTS.search(name) is None) or bool(
@@ -141,7 +141,7 @@ def is_dispatching(kind: type) -> bool:
 
 def needs_unsupported(kind: type) -> bool:
     """Return whether a class calls attention functions with features that `attend` does not have."""
-    # the keyword names of a call are a constant of the function that calls
+    # the keyword names of a call are a constant of the calling function
     constants = (
         constant for method in _methods(kind) for code in _nested_codes(method.__code__) for constant in code.co_consts
     )
@@ -151,12 +151,12 @@ def needs_unsupported(kind: type) -> bool:
 def dispatching_and_computing_classes(kind: type) -> tuple[list[type], list[type]]:
     """Return the attention classes that a model may be built from.
 
-    Those that dispatch, and those that compute attention themselves. Models that a model creates by name, such as
-    `AutoModel.from_config`, are not followed.
+    The first list holds classes that dispatch, the second those that compute attention themselves. Models that a model
+    creates by name, such as `AutoModel.from_config`, are not followed.
     """
     classes = _reachable_layers(kind)
     dispatching = [layer for layer in classes if is_dispatching(layer)]
-    # a class that contains another's attention, such as BertAttention, computes nothing
+    # a class that only contains another attention class, such as BertAttention, computes nothing itself
     computing = [
         layer for layer in classes if is_attention(layer) and not any(map(is_dispatching, _reachable_layers(layer)))
     ]
@@ -170,8 +170,8 @@ def _reachable_layers(kind: type) -> list[type]:
     while stack:
         reached[layer := stack.pop()] = None
         for value in used_globals(layer).values():
-            # a dict such as FALCON_ATTENTION_CLASSES is by implementation; AutoModel's mappings are no dicts, and would
-            # import all models
+            # a dict such as FALCON_ATTENTION_CLASSES is keyed by implementation; AutoModel's mappings are not dicts,
+            # and would import all models
             values = value.values() if type(value) is dict else (value,)
             stack += [item for item in values if _is_layer(item) and item not in reached]
     return list(reached)
@@ -184,7 +184,7 @@ def _is_layer(value: object) -> bool:
 def used_globals(kind: type) -> dict[str, object]:
     """Return every name used by the methods of a class, with its global value if any.
 
-    Functions of the same file that the methods call count too.
+    This includes functions of the same file that the methods call.
     """
     values: dict[str, object] = {}
     functions = list(_methods(kind))

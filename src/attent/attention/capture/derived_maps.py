@@ -1,6 +1,6 @@
-"""Maps made of those that `watch` saw, by the same paths.
+"""Maps derived from those that `watch` captured, by the same paths.
 
-Norms, for which output projections are found, gradients and rollout.
+These are norms (with the search for output projections), gradients and rollout.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class DerivedMaps(Mapping[str, AttentionMap]):
     """A mapping of maps derived from other maps, by the same paths, each computed at the first access.
 
     Args:
-        name: what the maps are.
-        maps: the others.
-        derive: makes the map of a path; raises ArgumentError where there is none.
+        name: the kind of map, for messages.
+        maps: the maps to derive from.
+        derive: a function that returns the map of a path, or raises ArgumentError if there is none.
     """
 
     def __init__(self, name: str, maps: Mapping[str, AttentionMap], derive: Callable[[str], AttentionMap]) -> None:
@@ -51,7 +51,7 @@ class DerivedMaps(Mapping[str, AttentionMap]):
         return self._cache[path]
 
     def available(self) -> dict[str, AttentionMap]:
-        """Return those that there are, and nothing for a path whose map raises ArgumentError."""
+        """Return the maps that can be computed, leaving out each path whose map raises ArgumentError."""
         maps: dict[str, AttentionMap] = {}
         for path in self._paths:
             with suppress(ArgumentError):
@@ -69,10 +69,10 @@ class DerivedMaps(Mapping[str, AttentionMap]):
 
 
 def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gradients: bool) -> DerivedMaps:
-    """Return the weights times the gradients of a number by them; see `watch.gradients`.
+    """Return the weights times a number's gradients with respect to them; see `watch.gradients`.
 
     Args:
-        maps: of a watch.
+        maps: the maps of a watch.
         output: the number, with its graph.
         keeps_gradients: whether the watch keeps gradients.
 
@@ -107,7 +107,7 @@ def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gra
         assert weights.outputs is not None
         if isinstance(weights.outputs.context, Tensor):
             return weights.gradients(parts[0])
-        # steps on which the number does not depend
+        # the number does not depend on these steps
         pairs = zip(parts, contexts[path], strict=True)
         return weights.gradients([torch.zeros_like(context) if part is None else part for part, context in pairs])
 
@@ -115,7 +115,7 @@ def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gra
 
 
 def _context(weights: AttentionMap) -> Sequence[Tensor] | None:
-    """Return the contexts of a call that have a graph; None if it is not known, or has none."""
+    """Return the contexts of a call with their graph; None if they are not known or have no graph."""
     context = None if weights.outputs is None else weights.outputs.context
     if context is None:
         return None
@@ -127,7 +127,7 @@ def rollout_maps(maps: Mapping[str, AttentionMap]) -> DerivedMaps:
     """Return the rollout through each map and those of the layers below it; see `watch.rollout`."""
 
     def pattern(path: str) -> tuple[str, str]:
-        """Return the path of a module without its layer's number, and the number of its call."""
+        """Return a module's path without its layer number, and the number of its call."""
         module, _, call = path.partition("#")
         return LAYER_NUMBER.sub("*", module), call
 
@@ -144,11 +144,11 @@ def rollout_maps(maps: Mapping[str, AttentionMap]) -> DerivedMaps:
 
 @runtime_checkable
 class ProjectsContexts(Protocol):
-    """An attention module that tells what it does to contexts, as ours do."""
+    """An attention module that exposes its output projection, as ours do."""
 
     @property
     def context_projection(self) -> Tensor | nn.Module | None:
-        """The weight (E, H·Dv); None if contexts are the output; a module that is not linear."""
+        """The weight (E, H·Dv), None if contexts are the output, or the module itself if it is not linear."""
         ...
 
 
@@ -161,7 +161,7 @@ def output_projection(module: nn.Module, path: str, parents: Mapping[str, nn.Mod
         parents: every module of the model by path.
 
     Raises:
-        ArgumentError: it is not known.
+        ArgumentError: the projection is not known.
     """
     name = f"{path or 'the model itself'} ({type(module).__name__})"
     if isinstance(module, ProjectsContexts):
@@ -191,12 +191,12 @@ def output_projection(module: nn.Module, path: str, parents: Mapping[str, nn.Mod
 
 
 def as_weight(layer: Projection) -> Tensor | None:
-    """Return the weight (E, H·Dv) of a projection that a caller gives.
+    """Return the weight (E, H·Dv) of a projection given by the caller.
 
-    A linear layer, its weight, or None for contexts as they are.
+    The projection is a linear layer, its weight, or None if the contexts are the output.
 
     Raises:
-        ArgumentError: it is none of these.
+        ArgumentError: the projection is none of these.
     """
     weight = layer if isinstance(layer, Tensor) else _weight(layer)
     if layer is not None and (weight is None or weight.dim() != 2):
@@ -207,9 +207,9 @@ def as_weight(layer: Projection) -> Tensor | None:
 
 
 def _weight(layer: object) -> Tensor | None:
-    """Return the weight of a linear layer as PyTorch keeps it, (out, in); None if it is none."""
+    """Return the weight of a linear layer as PyTorch stores it, (out, in); None if the layer is not linear."""
     if isinstance(layer, nn.Linear):
         return layer.weight
     weight = getattr(layer, "weight", None)
-    # GPT-2's layer keeps its weight the other way round
+    # GPT-2's layer stores its weight transposed
     return weight.T if type(layer).__name__ == "Conv1D" and isinstance(weight, Tensor) and weight.dim() == 2 else None

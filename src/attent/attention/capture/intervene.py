@@ -56,26 +56,27 @@ class _ModelIntervention(Intervention):
 
 
 class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with attent.intervene(model, changes)
-    """Change what heads of a model contribute while it runs, the model itself unchanged.
+    """Change what heads of a model contribute while it runs, without changing the model itself.
 
     The context of a changed head, α(q, D) v for each query, is replaced before the output projection:
 
     - `"zero"`: by 0 (Michel et al. 2019, §2.3, ξ_h = 0, arXiv:1905.10650; Voita et al. 2019, §6.1, a closed gate,
       arXiv:1905.09418);
     - `"uniform"`: by the mean of the values that the mask lets the query see (Kovaleva et al. 2019, arXiv:1908.08593);
-    - `"mean"`: by the head's mean context over data, of `means` (mean ablation: Wang et al. 2022, arXiv:2211.00593);
-    - a function of the weights: it gets some rows of them, (B, n, Tk) in float32 at least, and returns new ones of that
-      shape, row by row; the values are mixed by these rows as they are, so the function normalizes them if needed.
-      It comes before dropout.
+    - `"mean"`: by the head's mean context over data, taken from `means` (mean ablation: Wang et al. 2022,
+    arXiv:2211.00593);
+    - a function of the weights: it receives some of their rows, (B, n, Tk) in float32 or wider, and returns new rows of the same shape, each computed from its own row; the values are mixed with these rows as they are, so the function must normalize them if needed. It is applied before dropout.
 
-    It works on what `attent.watch` captures: our modules and models, `nn.MultiheadAttention`, `nn.Transformer`, and any
-    PyTorch model that calls `F.scaled_dot_product_attention`, such as most of Hugging Face's, also under `generate`.
-    Names are those of `watch`; all calls of a module are changed. Heads that are not named keep the model's own path
-    and, in their layer, their bits; without a change the whole result does. Maps show the weights as the model computes
-    them, before the change. Gradients flow through it; under gradient checkpointing, which computes layers again, call
-    backward() inside the context. A function and `"uniform"` are computed by tiles, in memory linear in the sequence.
+    It works on everything that `attent.watch` captures: our modules and models, `nn.MultiheadAttention`,
+    `nn.Transformer`, and any PyTorch model that calls `F.scaled_dot_product_attention`, such as most of Hugging Face's,
+    also under `generate`. Paths are those of `watch`; all calls of a module are changed. Heads that are not listed are
+    computed by the model's own code and are bit-identical within their layer; without changes, so is the whole result.
+    Maps show the weights as the model computes them, before the change. Gradients flow through it; under gradient
+    checkpointing, which recomputes layers, call backward() inside the context. A function and `"uniform"` are computed
+    by tiles, in memory linear in the sequence.
 
-    Contexts may be nested; a head is changed by one of them alone. While one is open its changes hold in every thread.
+    Contexts may be nested, but only one of them may change a given head. While a context is open, its changes apply in
+    every thread.
 
     Example:
         >>> with attent.intervene(
@@ -85,14 +86,14 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
 
     Args:
         model: the model, or any part of it.
-        changes: by the path of an attention module, and by the index of a query head, "zero", "uniform", "mean" or a
-            function.
-        means: the contexts of "mean" by path, (H, Dv) each, such as `attent.head_means` collects.
+        changes: for each path of an attention module, a mapping from the index of a query head to "zero", "uniform",
+            "mean" or a function.
+        means: the mean contexts for "mean" by path, (H, Dv) each, as collected by `attent.head_means`.
 
     Raises:
-        ArgumentError: it is no model, or it is compiled; a head is no index; "mean" without means; a head is changed
-            already (when the context is entered), or the module has fewer heads (when it runs); an argument has another
-            form.
+        ArgumentError: `model` is not a module or is compiled; a head is not an index; "mean" is given without means; an
+            argument has the wrong form; a head is already changed (when the context is entered), or the module has
+            fewer heads (when it runs).
         UnknownNameError: the model has no such module, or there is no such change.
         UnseenError: a module ran, but computed no attention that could be changed (when it runs); or one of PyTorch's
             attention modules may have run compiled (when the context ends).
@@ -147,7 +148,7 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
         for hook in self._hooks:
             hook.remove()
         if kind is None and "torch._dynamo" in sys.modules and not _is_forced_eager():
-            # what was compiled before calls no hook of PyTorch's own modules
+            # code compiled earlier calls no hooks of PyTorch's own modules
             for module in self._changes:
                 if isinstance(module, FUSED_MODULE) and module not in self._applied:
                     raise UnseenError(
@@ -167,7 +168,7 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
         return change_heads(context, self._changes[module], prepare)
 
     def _check_call(self, module: nn.Module) -> None:
-        """Raise after a forward of a changed module during which no attention was captured."""
+        """Raise if no attention was captured during the forward of a changed module."""
         if getattr(module, "_is_replica", False):
             raise UnseenError(
                 f"heads of {type(module).__name__} cannot be changed in replicas of nn.DataParallel: run the model "
@@ -185,11 +186,11 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
 
 
 class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used like a function: with attent.head_means(model) as means
-    """The mean context of each head over the data that a model reads in this context.
+    """The mean context of each head over the data that a model processes within this block.
 
-    It is (H, Dv), by the path of each module. It is a mapping for `attent.intervene(…, means=…)`, in the type of the
-    contexts. Every query position has the same weight, including padding: give the model sequences of one length, or
-    one at a time.
+    This is a mapping from the path of each module to its means, (H, Dv) in the dtype of the contexts, for
+    `attent.intervene(…, means=…)`. Every query position has the same weight, including padding: give the model
+    sequences of equal length, or one at a time.
 
     Example:
         >>> with attent.head_means(model) as means:
@@ -202,7 +203,7 @@ class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used
         model: the model, or any part of it.
 
     Raises:
-        ArgumentError: it is no model, or it is compiled.
+        ArgumentError: `model` is not a module or is compiled.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -217,7 +218,7 @@ class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used
 
     @torch.no_grad()
     def apply(self, module: nn.Module, context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
-        """Add the contexts to the sums, and return them."""
+        """Add the contexts to the sums and return them unchanged."""
         path, total = self.paths[module], context.detach().double().sum((0, 2))
         self._sums[path] = self._sums[path] + total if path in self._sums else total
         self._counts[path] = self._counts.get(path, 0) + context.shape[0] * context.shape[2]
@@ -235,7 +236,7 @@ class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used
     def __len__(self) -> int:
         return len(self._sums)
 
-    # a mapping that differs from any other, whatever is in it
+    # compared and hashed by identity, whatever it contains
     __hash__, __eq__ = object.__hash__, object.__eq__  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:

@@ -1,7 +1,6 @@
-"""Interventions that are on, and the contexts of the heads that they change.
+"""Active interventions, and the contexts of the heads that they change.
 
-The model computes every head as before; the contexts of changed heads are then computed anew and put into the place of
-its own.
+The model computes every head as before; the contexts of changed heads are then recomputed and replace the model's own.
 """
 
 from __future__ import annotations
@@ -27,15 +26,16 @@ from attent.ops.eligibility import without_autocast
 
 # New rows (B, n, Tk) of a head's weights from n of its rows.
 RowFunction = Callable[[Tensor], Tensor]
-# What becomes of a head: nothing, the mean of the values that it may see, one context (Dv,) for all, or the mix by
-# other weights.
+# The replacement for a head's context: zero, the mean of the values that it may see, one context (Dv,) for all queries,
+# or the mix by other weights.
 HeadChange = Literal["zero", "uniform"] | Tensor | RowFunction
-# A bias so far below the row's largest hides a key: its weight is e⁻¹⁰⁰⁰ of the other's, which is 0 in every type.
+# A bias this far below the largest in its row hides a key: its weight is e⁻¹⁰⁰⁰ times the other's, which is 0 in every
+# type.
 HIDDEN = 1000.0
 
 
 class Intervention(ABC):
-    """Base of all that reads or replaces the contexts of a model's heads.
+    """Base class for everything that reads or replaces the contexts of a model's heads.
 
     Args:
         paths: every module of the model with its path.
@@ -97,11 +97,11 @@ def concerned(modules: Iterable[nn.Module]) -> list[tuple[Intervention, nn.Modul
 
 
 def change_context(modules: Iterable[nn.Module], context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
-    """Return the contexts (B, H, Tq, Dv) of a call with every intervention on it, in the order of entry.
+    """Apply every intervention on a call, in the order of entry, and return its contexts (B, H, Tq, Dv).
 
     Args:
         modules: the running modules, innermost first.
-        context: the model's own.
+        context: the model's own contexts.
         prepare: returns the call, with its values.
     """
     prepare = cache(prepare)
@@ -112,10 +112,10 @@ def change_context(modules: Iterable[nn.Module], context: Tensor, prepare: Calla
 
 
 def change_heads(context: Tensor, changes: Mapping[int, HeadChange], prepare: Callable[[], Prepared]) -> Tensor:
-    """Return the contexts (B, H, Tq, Dv) with those of some heads changed, the others bit for bit as they are.
+    """Return the contexts (B, H, Tq, Dv) with those of some heads changed and the others bit-identical.
 
     Raises:
-        ShapeError: a mean has another width than the contexts, or a function returns rows of another shape.
+        ShapeError: a mean differs in width from the contexts, or a function returns rows of a different shape.
     """
     heads = torch.tensor([*changes], device=context.device)
     contexts = [_changed(context[:, head], head, change, prepare) for head, change in changes.items()]
@@ -198,11 +198,11 @@ class _HeadMix:
         return counts / counts.sum(-1, keepdim=True).clamp(min=1.0)
 
     def weights_by(self, function: RowFunction, pairs: Pairs, query: LoweredSide, key: LoweredSide) -> Tensor:
-        """Return what a function makes of the head's weights in a tile.
+        """Apply a function to the head's weights in a tile and return the new weights.
 
         Raises:
-            ArgumentError: it returns no tensor.
-            ShapeError: it returns rows of another shape.
+            ArgumentError: the function does not return a tensor.
+            ShapeError: the function returns rows of a different shape.
         """
         allowed = self.call.allowed(pairs)
         if allowed is not None and not _has_parts_of_heads(self.call):

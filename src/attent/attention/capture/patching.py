@@ -36,16 +36,16 @@ from attent.attention.maps.contributions import HeadOutputs
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
-# read at every call in the middle of a model, where each attribute look-up costs
+# read at every call inside a model, where every attribute lookup counts
 is_compiling, _getframe = torch.compiler.is_compiling, sys._getframe
-# Patches and lists of watchers are of the whole process: a thread holds this while it changes them.
+# Patches and lists of watchers are shared by the whole process: a thread holds this lock while it changes them.
 LOCK = threading.Lock()
 
 
 class CapturedCall(NamedTuple):
     """A call: the running modules, the function that makes its map, and the contexts with their graph.
 
-    The innermost module is first; contexts are there if known.
+    The innermost module comes first; the contexts are None if they are not known.
     """
 
     modules: Iterator[nn.Module]
@@ -82,7 +82,7 @@ def _scaled_dot_product_map(
 
 
 def _padded(value: Snapshot) -> Tensor:
-    """Return the values of a call, nested sequences padded."""
+    """Return the values of a call, with nested sequences padded."""
     return pad_nested(value.get())[0] if value.tensor.is_nested else value.get()
 
 
@@ -195,9 +195,9 @@ def _projected_map(
         heads: H.
         parameters: the weight (3·E, E) and bias (3·E,) that project to queries, keys and values, then the weight and
             bias of the layer norm before them, if there is one.
-        mask: PyTorch's mask, not zero where it hides a pair.
+        mask: PyTorch's mask, nonzero where it hides a pair.
         mask_type: 1 for a padding mask (B, Tk), else (Tq, Tk).
-        epsilon: the layer norm's.
+        epsilon: the epsilon of the layer norm.
         length: the length to pad nested features to; the longest sequence's if not given.
     """
     query_snapshot = Snapshot.of(query)
@@ -224,20 +224,20 @@ def _projected_map(
         return prepare_scaled_dot_product(queries, keys, allowed, has_nan_rows=True)
 
     weights = DeferredMap(prepare)
-    # keys and values are of the same features
+    # keys and values are projected from the same features
     weights.outputs = HeadOutputs(lambda: project(key_snapshot, 2)[0])
     return weights
 
 
 class PatchTarget(NamedTuple):
-    """A function of PyTorch's that computes attention.
+    """A PyTorch function that computes attention.
 
     Args:
-        owner: the module that has it.
-        name: its name.
-        capture: captures a call of it.
-        change: puts interventions into its result; None if that hides the contexts of heads.
-        plain: in that case computes what the running module returns by other functions.
+        owner: the module that holds the function.
+        name: the name of the function.
+        capture: a function that captures a call.
+        change: a function that applies interventions to the result; None if the result hides the contexts of heads.
+        plain: in that case, a function that computes the running module's result by other functions.
     """
 
     owner: object
@@ -262,10 +262,10 @@ TARGETS = (
 
 
 class Patcher:
-    """Patches for all target functions: set for the first who watches or intervenes, removed after the last.
+    """Patches for all target functions: applied when the first watch or intervention opens, removed when the last one closes.
 
     Args:
-        receive: gets every captured call.
+        receive: a function that is called with every captured call.
     """
 
     def __init__(self, receive: Callable[[CapturedCall], None]) -> None:
@@ -276,7 +276,7 @@ class Patcher:
         self._users = 0
 
     def patch(self, modules: Iterable[nn.Module]) -> None:
-        """Patch every target, also where one of the modules, or the file that defines it, has another name for it."""
+        """Patch every target, including its aliases in the modules and in the files that define them."""
         with LOCK:
             self._patch(modules)
 
@@ -305,7 +305,7 @@ class Patcher:
             self._replaced.append((namespace, name, original, patch))
 
     def restore(self) -> None:
-        """Restore the originals after as many calls as `patch` had, unless other code has replaced a patch since."""
+        """Restore the originals at the call that matches the first `patch`, unless other code has replaced a patch."""
         with LOCK:
             self._users -= 1
             if self._users:

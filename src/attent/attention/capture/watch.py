@@ -42,12 +42,12 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
 
     It captures our own modules, and in any PyTorch model the calls of `F.scaled_dot_product_attention`,
     `nn.MultiheadAttention` and `nn.Transformer`, which most of Hugging Face's models use by default, also under
-    `generate`. Printed, it lists the modules that look like attention and were not captured too, with advice. Results
-    stay the same, bit for bit.
+    `generate`. When printed, it also lists the modules that look like attention but were not captured, with advice.
+    Results stay the same, bit for bit.
 
-    A call belongs to the innermost module that is running. The further calls of a module are `name#2`, `name#3` and so
-    on. Maps are detached and show the call as the model made it: its masks, biases and scale, before dropout; the row
-    of a query that may see nothing is as in PyTorch. Maps hold queries, keys and values, copied only where the model
+    A call belongs to the innermost module that is running. Further calls of a module are named `name#2`, `name#3` and
+    so on. Maps are detached and show the call as the model made it: its masks, biases and scale, before dropout; the
+    row of a query that may see no key is as in PyTorch. Maps hold queries, keys and values, copied only where the model
     may overwrite them.
 
     A model under `torch.compile` runs as before, uncaptured, though PyTorch may compile it once more; within
@@ -60,12 +60,12 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
 
     Args:
         model: the model, or any part of it.
-        gradients: whether to keep the graph of each call, as `gradients` needs it, while this mapping lives.
-        own_thread: whether to capture only the calls of the thread that makes this mapping, so that threads may run and
-            watch the same model at the same time.
+        gradients: whether to keep the graph of each call, which `gradients` needs, for as long as this mapping exists.
+        own_thread: whether to capture only the calls of the thread that creates this mapping, so that threads may run
+            and watch the same model at the same time.
 
     Raises:
-        ArgumentError: it is no module of PyTorch.
+        ArgumentError: `model` is not a PyTorch module.
     """
 
     def __init__(self, model: nn.Module, *, gradients: bool = False, own_thread: bool = False) -> None:
@@ -115,7 +115,7 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         self._pending.clear()
         return self._named
 
-    # a mapping that differs from any other, whatever is in it
+    # compared and hashed by identity, whatever it contains
     __hash__, __eq__ = object.__hash__, object.__eq__  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
@@ -139,10 +139,10 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         return "\n".join(lines)
 
     def concatenated(self, path: str) -> AttentionMap:
-        """Return all calls of one module as one map, their queries one after the other: the steps of `generate()`, say.
+        """Return all calls of one module as one map with their queries concatenated, such as the steps of `generate()`.
 
-        The row of a step is zero at keys that came later. Where a search reorders its beams, a row belongs to the
-        hypothesis that stood there when the step was computed.
+        The row of a step is zero at keys that were added later. If a search reorders its beams, a row belongs to the
+        hypothesis that was in that place when the step was computed.
 
         Raises:
             UnseenError: there is no map of this path.
@@ -152,22 +152,22 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         return maps[0] if len(maps) == 1 else ConcatenatedMap(maps)
 
     def norms(self, projections: Mapping[str, Projection] | None = None) -> DerivedMaps:
-        """Return the norms of what keys add to outputs, ‖αᵢⱼ f(xⱼ)‖, as maps in place of the weights.
+        """Return maps of the norms of what each key adds to an output, ‖αᵢⱼ f(xⱼ)‖, instead of the weights.
 
-        f(x) = (x W^V + b^V) W^O of a head. A large weight on a value of small norm adds little: Kobayashi et al. 2020,
-        §2.3 (arXiv:2004.10102). Maps by the same paths, with the same rows, statistics and views; a norm is at least 0,
-        and rows do not sum to one. Computed when read, in memory linear in the sequence.
+        For each head, f(x) = (x W^V + b^V) W^O. A large weight on a value of small norm adds little: Kobayashi et al.
+        2020, §2.3 (arXiv:2004.10102). The maps have the same paths, rows, statistics and views; norms are nonnegative,
+        and rows do not sum to one. They are computed when read, in memory linear in the sequence.
 
         Example:
             >>> seen.norms()["encoder.layer.3.attention.self"].top(3)
 
         Args:
-            projections: by path, where the output projection W^O is not known: a linear layer, its weight (E, H·Dv), or
-                None where the contexts are the output.
+            projections: for each path whose output projection W^O is not known, a linear layer, its weight (E, H·Dv),
+                or None if the contexts are the output.
 
         Raises:
-            ArgumentError: no projection, or a path without maps. A map whose projection is not known raises it when it
-                is asked for.
+            ArgumentError: a value is not a projection, or a path has no maps. A map whose projection is not known
+                raises this error when it is accessed.
         """
         own_weights = {path: as_weight(layer) for path, layer in (projections or {}).items()}
         for path in own_weights:
@@ -184,12 +184,12 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         return DerivedMaps("norms", self._maps, norms)
 
     def gradients(self, output: Tensor) -> DerivedMaps:
-        """Return the weights times the gradients of a number by them, αᵢⱼ ∂y/∂αᵢⱼ of each head.
+        """Return maps of the weights times a number's gradients with respect to them, αᵢⱼ ∂y/∂αᵢⱼ of each head.
 
-        They take the place of the weights. To first order, what y loses when a weight is set to zero and nothing is
-        normalized again; a sum over heads is `.dense().sum(1)`. Maps by the same paths, with the same rows, statistics
-        and views; numbers have a sign, and rows do not sum to one. One backward pass to the contexts of all calls,
-        ∂y/∂αᵢⱼ = ∂y/∂cᵢ · vⱼ: no gradient of all pairs is held.
+        To first order, this is what y loses if a weight is set to zero without renormalizing; `.dense().sum(1)` sums
+        over the heads. The maps have the same paths, rows, statistics and views; values are signed, and rows do not sum
+        to one. A single backward pass reaches the contexts of all calls, ∂y/∂αᵢⱼ = ∂y/∂cᵢ · vⱼ: the gradients of all
+        pairs are never held.
 
         Example:
             >>> with attent.watch(model, gradients=True) as seen:
@@ -197,16 +197,16 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
             >>> seen.gradients(logits[0, label])["encoder.layers.0.self_attention"]
 
         Args:
-            output: y, a single number with its graph, such as a loss or one logit. The graph stays.
+            output: y, a single number with its graph, such as a loss or one logit. The graph is kept.
 
         Raises:
-            ArgumentError: it is no such number, or this watch keeps no gradients. A map without a graph raises it when
-                it is asked for.
+            ArgumentError: `output` is not such a number, or this watch keeps no gradients. A map without a graph raises
+                this error when it is accessed.
         """
         return gradient_maps(self._maps, output, keeps_gradients=self.keeps_gradients)
 
     def last_gradients(self, output: Tensor) -> dict[str, AttentionMap]:
-        """Return the gradients that exist, none of a number without a graph, and release the graph of the calls."""
+        """Return the available gradients (none if `output` has no graph) and release the graph of the calls."""
         gradients = self.gradients(output).available() if output.requires_grad else {}
         for weights in self._maps.values():
             if weights.outputs is not None:
@@ -216,9 +216,9 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
     def rollout(self) -> DerivedMaps:
         """Return `attent.rollout` through each layer of self-attention and those below it.
 
-        It is (B, 1, T, T), in the place of the layer's weights. Maps by the same paths, with the same rows, statistics
-        and views. A map raises ArgumentError when it is asked for if it is no self-attention, or a further call of a
-        module whose calls may be layers of each other, as ALBERT's are.
+        Each map is (B, 1, T, T) and replaces the layer's weights, with the same path, rows, statistics and views. A map
+        raises ArgumentError when it is accessed if it is not self-attention, or is a further call of a module whose
+        calls may be stacked as layers, as in ALBERT.
         """
         return rollout_maps(self._maps)
 
@@ -274,7 +274,7 @@ def is_watched() -> bool:
 
 
 def _watchers_of_thread() -> list[watch]:
-    """Return those who watch the calls of this thread; others may begin and end to watch meanwhile."""
+    """Return the watches that capture this thread's calls; other watches may open and close meanwhile."""
     return [watcher for watcher in (*WATCHERS,) if watcher._thread in (None, threading.get_ident())]  # pyright: ignore[reportPrivateUsage]
 
 
@@ -284,7 +284,7 @@ def report(
     value: Tensor | None = None,
     context: Tensor | Sequence[Tensor] | None = None,
 ) -> None:
-    """Hand a map to all watchers of the module, or, without one, of the innermost module that is running.
+    """Report a map to all watches of the module, or of the innermost running module if none is given.
 
     Args:
         module: the module that attends.
@@ -324,7 +324,7 @@ def _add_map_to_watchers(call: CapturedCall) -> None:
 
 
 def _snapshot(projection: Tensor | str | None) -> Callable[[], Tensor] | str | None:
-    """Return a function that returns a parameter unless it was changed in place; anything else as it is."""
+    """Return a function that returns a parameter unless it was changed in place; return anything else as it is."""
     return Snapshot.of_parameter(projection).get if isinstance(projection, Tensor) else projection
 
 

@@ -24,7 +24,7 @@ class Around(Mask):
         distance: D, in tokens, ≥ 0.
 
     Raises:
-        ShapeError: `centers` has other axes.
+        ShapeError: `centers` does not have two axes.
         ArgumentError: the distance is negative.
     """
 

@@ -13,7 +13,7 @@ from attent.attention.base import Normalizer
 
 @dataclass(frozen=True)
 class Entmax15(Normalizer):
-    """The 1.5-entmax, between softmax and sparsemax: max(sᵢ/2 − τ, 0)² with the τ for which they sum to one.
+    """The 1.5-entmax, between softmax and sparsemax: max(sᵢ/2 − τ, 0)² with τ such that they sum to one.
 
     Peters, Niculae and Martins 2019, "Sparse Sequence-to-Sequence Models", eq. 7 and appendix B.2, α = 1.5
     (arXiv:1905.05702).
@@ -34,7 +34,7 @@ class Entmax15(Normalizer):
             # a row of NaN has no support; an index of −1 would fail
             size = (threshold <= ordered).sum(-1, keepdim=True).clamp(min=1)
             support = (halves >= ordered.gather(-1, size - 1)).to(scores.dtype)
-        # again, over the support alone, where the argument of the root is positive and its gradient finite
+        # again, over the support only, where the argument of the root is positive and its gradient finite
         size = support.sum(-1, keepdim=True)
         mean = (halves * support).sum(-1, keepdim=True) / size
         spread = ((halves - mean).square() * support).sum(-1, keepdim=True)

@@ -13,10 +13,10 @@ from attent.attention.base import Normalizer
 
 @dataclass(frozen=True)
 class Hard(Normalizer):
-    """1 for the key of highest score, the first of equals, and 0 for all others: an exact lookup.
+    """1 for the key with the highest score (the first in a tie) and 0 for all others: an exact lookup.
 
-    The limit of softmax(s/τ) for τ → 0. Its gradient to the scores is zero, so that nothing before them learns; Xu et
-    al. 2015 ("Show, Attend and Tell", §4.1, arXiv:1502.03044) train such a choice by sampling instead.
+    The limit of softmax(s/τ) for τ → 0. Its gradient with respect to the scores is zero, so nothing before them learns;
+    Xu et al. 2015 ("Show, Attend and Tell", §4.1, arXiv:1502.03044) train such a choice by sampling instead.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("argmax", "hardmax", "one_hot")

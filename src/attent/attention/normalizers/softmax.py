@@ -27,7 +27,7 @@ class Softmax(Normalizer):
         return scores.softmax(-1)
 
     def of_masked(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Return the weights of scores in which −∞ hides a pair, whose exponential is zero in a row that has others."""
+        """Return the weights of scores in which −∞ hides a pair; it gets zero unless its whole row is hidden."""
         if scores.shape[-1] and is_known_true(lambda: (scores.detach().amax(-1) > -torch.inf).all(), scores.device):
             return self.normalize(scores)
         return super().of_masked(scores, allowed)

@@ -13,7 +13,7 @@ from attent.attention.base import Normalizer
 
 @dataclass(frozen=True)
 class Sparsemax(Normalizer):
-    """The point of the simplex that is nearest to the scores: max(sᵢ − τ, 0) with the τ for which they sum to one.
+    """The point of the simplex that is nearest to the scores: max(sᵢ − τ, 0) with τ such that they sum to one.
 
     Martins and Astudillo 2016, "From Softmax to Sparsemax", eq. 2–4 and algorithm 1 (arXiv:1602.02068).
     """
@@ -27,7 +27,7 @@ class Sparsemax(Normalizer):
         with torch.no_grad():
             ordered = centered.sort(-1, descending=True).values
             rank = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
-            # (…, 1) keys in the support, of which a row of NaN has none; an index of −1 would fail
+            # (…, 1) keys in the support; a row of NaN has none, and an index of −1 would fail
             size = (1 + rank * ordered > ordered.cumsum(-1)).sum(-1, keepdim=True).clamp(min=1)
             support = centered >= ordered.gather(-1, size - 1)
             size = support.sum(-1, keepdim=True).to(scores.dtype)

@@ -1,4 +1,4 @@
-"""The softmax over the k keys of largest score."""
+"""The softmax over the k keys with the largest scores."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from attent.errors import ArgumentError
 class TopK(Normalizer):
     """The softmax over the k largest scores; the other weights are exactly zero.
 
-    Gupta et al. 2021, "Memory-efficient Transformers via Top-k Attention" (arXiv:2106.06899). Of equal scores at the
+    Gupta et al. 2021, "Memory-efficient Transformers via Top-k Attention" (arXiv:2106.06899). If scores tie at the
     threshold, some are dropped so that k remain.
 
     Args:
-        k: the number of keys with weight for each query, ≥ 1; all keys if there are fewer.
+        k: the number of keys that each query gives weight, ≥ 1; all keys if there are fewer.
 
     Raises:
         ArgumentError: k is less than one.

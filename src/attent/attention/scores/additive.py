@@ -22,7 +22,7 @@ class Additive(TanhScore):
         query_width: Dq.
         key_width: Dk, which may differ.
         hidden: the width inside the tanh.
-        heads: the number of heads with own parameters; shared parameters if not given.
+        heads: the number of heads with their own parameters; shared parameters if not given.
         bias: True for a term b.
         v: True for a vector v; without it the components of the tanh are summed.
     """
@@ -46,17 +46,17 @@ class Additive(TanhScore):
 
     @classmethod
     def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
-        """Return a score with parameters for each head, as wide inside the tanh as the key."""
+        """Return a score with parameters for each head, with the key's width inside the tanh."""
         return cls(query_width, key_width, key_width, heads)
 
     def output_weights(self, like: Tensor) -> Tensor:
-        """Return v as (H|1, 1, 1, hidden), ones without v."""
+        """Return v as (H|1, 1, 1, hidden); ones if there is no v."""
         if self.v is None:
             return like.new_ones(1, 1, 1, self.hidden)
         return self.v.to(like.dtype).reshape(-1, 1, 1, self.hidden)
 
     def symbols(self) -> dict[str, Tensor]:
-        """Return W₁, W₂, and b and v where there are such."""
+        """Return W₁, W₂, and b and v if present."""
         vectors = {"b": self.bias, "v": self.v}
         return {"W₁": self.query_weight.mT, "W₂": self.key_weight.mT} | {
             name: part for name, part in vectors.items() if part is not None

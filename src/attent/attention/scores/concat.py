@@ -21,7 +21,7 @@ class Concat(TanhScore):
         query_width: Dq.
         key_width: Dk, which may differ.
         hidden: the width inside the tanh.
-        heads: the number of heads with own parameters; shared parameters if not given.
+        heads: the number of heads with their own parameters; shared parameters if not given.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("luong_concat",)
@@ -37,7 +37,7 @@ class Concat(TanhScore):
 
     @classmethod
     def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
-        """Return a score with parameters for each head, as wide inside the tanh as the key."""
+        """Return a score with parameters for each head, with the key's width inside the tanh."""
         return cls(query_width, key_width, key_width, heads)
 
     def output_weights(self, like: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ class Gated(Score):
         query_width: Dq.
         key_width: Dk.
         inner: the inner score; the dot product if not given.
-        heads: the number of heads with an own gate; one shared gate if not given.
+        heads: the number of heads with their own gate; one shared gate if not given.
         bias: True for a term b_g.
     """
 
@@ -49,12 +49,12 @@ class Gated(Score):
         return cls(query_width, key_width, heads=heads)
 
     def check(self, query_width: int, key_width: int, heads: int) -> None:
-        """Raise ShapeError if the inner score does not fit either."""
+        """Also raise ShapeError if the inner score does not fit."""
         super().check(query_width, key_width, heads)
         self.inner.check(query_width, key_width, heads)
 
     def per_pair(self, query_width: int) -> int:
-        """Return the numbers that a pair of the inner score takes, which is not lowered."""
+        """Return the numbers in memory per pair of the inner score, which is not lowered."""
         return max(query_width, self.inner.per_pair(query_width))
 
     def symbols(self) -> dict[str, Tensor]:

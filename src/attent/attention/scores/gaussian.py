@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from attent.attention.base import DotScore, LoweredSide, Score
 from attent.errors import ArgumentError
 
-# Squared distances from the keys' mean, in units of σ, up to which the expanded square keeps the digits of a score:
-# scores grow with the number of features, and rounding takes 6e-8 of them in float32, 1e-16 in float64.
+# The largest squared distances from the keys' mean, in units of σ, at which the expanded square keeps the digits of a
+# score: scores grow with the number of features, and rounding takes 6e-8 of them in float32, 1e-16 in float64.
 NEAR, NEAR_PER_FEATURE, NEAR_IN_FLOAT64 = 64.0, 4.0, 1e8
 
 
@@ -22,8 +22,9 @@ class Gaussian(DotScore):
     Under softmax this is the regression of Nadaraya 1964 ("On Estimating Regression") and Watson 1964 ("Smooth
     Regression Analysis") with a Gaussian kernel of bandwidth σ.
 
-    The lowered form expands the square about the keys' mean: about 0 it would cancel for data far from 0. For queries
-    or keys far from that mean it would cancel too, and DistantGaussian replaces it.
+    The lowered form expands the square about the keys' mean, because expanding about 0 would lose digits to
+    cancellation for data far from 0. For queries or keys far from the mean, which would lose digits too,
+    DistantGaussian replaces it.
 
     Args:
         sigma: the bandwidth, in the unit of the features, > 0: one number, or one per feature. An nn.Parameter is
@@ -115,7 +116,7 @@ class Gaussian(DotScore):
     def for_inputs(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Score:
         """Return a DistantGaussian if rounding squared distances would cost more digits than rounding scores.
 
-        The distances are those from the keys' mean.
+        Distances are measured from the keys' mean.
         """
         near = NEAR_IN_FLOAT64 if query.dtype == torch.float64 else NEAR + NEAR_PER_FEATURE * key.shape[-1]
         return DistantGaussian(self) if self.largest_squared_distance(query, key, visible) > near else self
@@ -153,7 +154,8 @@ class DistantGaussian(Score):
     def score_lowered(self, query: LoweredSide, key: LoweredSide) -> Tensor:
         """Return the scores, computed in float64.
 
-        About the keys' mean if its digits suffice, else feature by feature.
+        The square is expanded about the keys' mean if that keeps enough digits, and otherwise computed feature by
+        feature.
         """
         gaussian, dtype = self.gaussian, query.features.dtype
         queries, keys = query.features.double(), key.features.double()

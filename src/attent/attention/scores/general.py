@@ -20,7 +20,7 @@ class General(DotScore):
     Args:
         query_width: Dq.
         key_width: Dk, which may differ.
-        heads: the number of heads with an own W; one shared W if not given.
+        heads: the number of heads with their own W; one shared W if not given.
         scale: a factor on qᵀWk, such as 1/√Dk against saturation.
     """
 

@@ -21,7 +21,7 @@ class Location(Score):
     Args:
         query_width: Dq.
         maximum_length: the number of columns of W, in tokens.
-        heads: the number of heads with an own W; one shared W if not given.
+        heads: the number of heads with their own W; one shared W if not given.
 
     Raises:
         ArgumentError: maximum_length is not positive.
@@ -44,7 +44,7 @@ class Location(Score):
         return cls(query_width, heads=heads)
 
     def check(self, query_width: int, key_width: int, heads: int) -> None:
-        """Raise ShapeError if queries have another width; keys may have any."""
+        """Raise ShapeError if queries have a different width; keys may have any width."""
         super().check(query_width, key_width, heads)
         if query_width != self.query_width:
             raise ShapeError(f"Location was made for queries of width {self.query_width}, got {query_width}")
@@ -82,5 +82,5 @@ class Location(Score):
         return torch.arange(start, end, device=key.device)
 
     def extra_repr(self) -> str:
-        """Return the number of positions, and the heads where they differ."""
+        """Return the number of positions, and the number of heads if each has its own W."""
         return ", ".join(filter(None, (f"maximum_length={self.maximum_length}", super().extra_repr())))

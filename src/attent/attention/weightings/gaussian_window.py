@@ -1,4 +1,4 @@
-"""A Gaussian about a center of each query, as in local attention."""
+"""A Gaussian around a center for each query, as in local attention."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GaussianWindow(Weighting):
         sigma: σ, in tokens, > 0.
 
     Raises:
-        ShapeError: `centers` has other axes.
+        ShapeError: `centers` does not have two axes.
         ArgumentError: sigma is not positive.
     """
 
