@@ -1,1 +1,1 @@
-"""The implementations besides the formula; each file offers `unsupported(call)` and `run(call, query, key, value)`."""
+"""The implementations other than the reference formula; each file provides `unsupported(call)` and `run(call, query, key, value)`."""

@@ -1,6 +1,6 @@
 """Lowered sides, and the pairs of a call in tiles of rows, or in bands of queries with the keys that they see.
 
-Bands come from a mask's key ranges: the cost follows the pairs that attend.
+Bands come from a mask's key ranges, so the cost depends on the pairs that attend.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attent.attention.call import Call, lower_key
 from attent.ops.eligibility import is_known_true
 
 # Numbers that a tile may hold at a time: 4 MiB of float32, so that its intermediates stay in a CPU's caches; and the
-# size in tiles up to which a table is computed at once, since tiles are computed twice.
+# size in tiles up to which a table is computed in one pass, since tiles are computed twice.
 TILE, WHOLE = 2**20, 4
 # A tile of fewer numbers costs less than one more tile would; and the pairs that a tile may hold for each visible
 # one.
@@ -55,7 +55,7 @@ def row_tiles(call: Call, numbers_per_pair: int | None = None, tile_size: int | 
 def lower_sides(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Lowered:
     """Lower both sides once, for all rows.
 
-    Keys that no query sees are set to zero before, so that their numbers reach no gradient of the score's parameters.
+    Keys that no query sees are set to zero first, so that their numbers reach no gradient of the score's parameters.
     """
     lowered_key, value = reference.exact_keys(call, key), call.repeat_kv(value).to(call.accumulation_dtype)
     has_center = not call.lowered and type(call.score).center is not Score.center
@@ -105,7 +105,7 @@ class Band(NamedTuple):
         return len(self.rows) * len(self.keys)
 
     def pairs_of(self, call: Call) -> tuple[Tensor, Tensor]:
-        """Return the indices of its rows and of its keys, as `call.pairs` takes them."""
+        """Return the indices of its rows and of its keys, as `call.pairs` expects them."""
         rows = torch.arange(self.rows.start, self.rows.stop, device=call.device)
         return rows, self.keys if isinstance(self.keys, Tensor) else torch.arange(
             self.keys.start, self.keys.stop, device=call.device
@@ -132,12 +132,12 @@ class Band(NamedTuple):
 def split_into_bands(call: Call, numbers_per_pair: int | None = None, tile_size: int | None = None) -> list[Band]:
     """Split all rows into bands within a tile's size whose rows see most of the band's keys.
 
-    What a row sees is known where the mask knows its key ranges.
+    The keys that a row sees are known if the mask has key ranges.
 
     Args:
         call: the call.
         numbers_per_pair: the numbers in memory per pair; by default the score's own count.
-        tile_size: the numbers that a tile may hold.
+        tile_size: how many numbers a tile may hold.
     """
     tile_size = tile_size or TILE
     reach = _key_ranges_of_rows(call)
@@ -150,12 +150,12 @@ def split_into_bands(call: Call, numbers_per_pair: int | None = None, tile_size:
 
 
 def worthwhile_bands(call: Call, max_share: float, min_pairs: int) -> list[Band] | None:
-    """Return bands of any size, for kernels that hold no table of pairs; None where they do not repay.
+    """Return bands of any size, for kernels that hold no table of pairs; None if they would not pay off.
 
     Args:
         call: the call.
-        max_share: the largest share of the pairs that bands may leave.
-        min_pairs: the least number of pairs, of all sequences and heads.
+        max_share: the bands must hold a smaller share of all pairs than this.
+        min_pairs: the smallest number of pairs, over all sequences and heads, for which bands are considered.
     """
     if call.mask is None or call.queries < ROWS or numbers_per_row(call, 1) * call.queries < min_pairs:
         return None
@@ -183,7 +183,7 @@ def _contiguous_bands(begin: np.ndarray, end: np.ndarray, numbers_per_pair: int,
 
     parts, start, rows = [], 0, 1
     while start < queries:
-        # try as many rows as the band before has, then half of that or twice
+        # try the previous band's number of rows, then half or twice as many
         while rows > 1 and not fits(start, min(start + rows, queries)):
             rows //= 2
         while start + rows < queries and fits(start, min(start + 2 * rows, queries)):
@@ -208,9 +208,9 @@ def _gather_visible_keys(call: Call, band: Band) -> list[Band]:
 
 
 def _key_ranges_of_rows(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return of each row the first key that any sequence or head sees and the end of its range.
+    """Return the first key that each row sees in any sequence or head, and the end of its range.
 
-    None where it is not worth asking.
+    None if computing them would not pay off.
     """
     if (
         call.mask is None

@@ -83,7 +83,7 @@ def _offset_bias(call: Call) -> Tensor | None:
 
 
 def _bias_by_offset(call: Call, offsets: Tensor) -> Tensor | None:
-    """Return the bias of pairs whose key's index is so much larger than the query's; None if no offset decides it."""
+    """Return the bias of pairs whose key's index is this much larger than the query's; None if offsets do not determine it."""
     assert call.position is not None
     start = call.start
     if isinstance(start, Tensor):
@@ -95,7 +95,7 @@ def _bias_by_offset(call: Call, offsets: Tensor) -> Tensor | None:
 
 
 class _OffsetBias(Position):
-    """The bias of offsets as `DenseAttention` takes it."""
+    """The bias by offset, in the form that `DenseAttention` expects."""
 
     biases = True
 
@@ -111,7 +111,7 @@ class _OffsetBias(Position):
 def _plain(
     call: Call, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, offset_bias: Tensor | None
 ) -> Tensor:
-    """Compute the context by steps that PyTorch differentiates."""
+    """Compute the context by operations that PyTorch can differentiate."""
     call = replace(call, bias=bias, position=None if offset_bias is None else _OffsetBias(offset_bias, call.keys))
     prepared = Prepared(call, query, LoweredSide(key), value)
     return reference.run(*prepared) if is_transformed() else tiled.choose(prepared).run(*prepared)

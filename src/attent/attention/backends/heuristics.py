@@ -1,7 +1,8 @@
-"""The choice between dense attention and PyTorch's by the processor: one table of measured rows.
+"""The choice between dense attention and PyTorch's for each class of processors: one table of measurements.
 
-`attend` itself times nothing. A processor takes the row of its class. `attent bench --calibrate` measures instead and
-chooses among the rows; its choice is a small file in the user's cache folder, which may be read and removed.
+`attend` itself measures nothing: it uses the row of the processor's class. `attent bench --calibrate` measures this
+machine and chooses one of the rows; its choice is a small file in the user's cache folder, which can be read and
+removed.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from attent.ops.onednn import using_onednn
 class MachineRow:
     """Measured thresholds of one class of processors.
 
-    The largest number of keys for which dense attention is faster, None for any.
+    Each is the largest number of keys for which dense attention is faster; None for any number.
 
     Args:
-        name: of the row.
-        machine: where it was measured.
-        float32: the keys, without gradients.
-        float32_gradients: with gradients.
+        name: the name of the row.
+        machine: the machine that was measured.
+        float32: the number of keys in float32, without gradients.
+        float32_gradients: in float32, with gradients.
         bfloat16: in bfloat16, without gradients.
         bfloat16_gradients: in bfloat16, with gradients.
         float16: in float16, without gradients.
         float16_gradients: in float16, with gradients.
-        table: with a bias, or a mask whose visible keys are no ranges, which take a table of all pairs; the lower of
-            both limits holds.
+        table: with a bias, or a mask whose visible keys are not ranges, which need a table of all pairs; the lower of
+            both limits applies.
         table_gradients: the same with gradients.
         table_of_16_bits: the same in 16 bits without gradients, where the table is converted to float32 first.
-        onednn: whether float32 products in training take oneDNN; if None, as the processor prefers: AMD's with AVX-512
-            do, with AVX2 not.
+        onednn: whether float32 products in training use oneDNN; None for the processor's default: yes for AMD with
+            AVX-512, no with AVX2.
     """
 
     name: str
@@ -94,7 +95,7 @@ _rows_in_use: list[MachineRow] = []
 
 
 def current_row() -> MachineRow:
-    """Return the row that decides: of `using_row`, of the calibration, or of this processor's class."""
+    """Return the row in effect: that of `using_row`, of the calibration, or of this processor's class."""
     if _rows_in_use:
         return _rows_in_use[-1]
     return _calibrated_row() or ROWS[processor_class()]
@@ -102,7 +103,7 @@ def current_row() -> MachineRow:
 
 @contextmanager
 def using_row(row: MachineRow) -> Iterator[None]:
-    """Decide by this row within the block, in all threads."""
+    """Use this row within the block, in all threads."""
     _rows_in_use.append(row)
     try:
         with nullcontext() if row.onednn is None else using_onednn(row.onednn):
@@ -112,9 +113,9 @@ def using_row(row: MachineRow) -> Iterator[None]:
 
 
 def calibration_file() -> Path:
-    """Return the file of the calibration, in the folder where PyTorch's caches lie too.
+    """Return the calibration file, in the folder that also holds PyTorch's caches.
 
-    $XDG_CACHE_HOME, or ~/.cache.
+    The folder is $XDG_CACHE_HOME, or ~/.cache.
     """
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "attent" / "machine.json"
 
@@ -134,7 +135,7 @@ def _calibrated_row() -> MachineRow | None:
 
 
 def save_calibration(row: MachineRow, costs: dict[str, float]) -> Path:
-    """Write the choice of a row, with what each row's choices cost, and decide by it from now on."""
+    """Save the choice of a row with the cost of each row's choices, and use it from now on."""
     path = calibration_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     choice = {"row": row.name, "processor": processor_class(), "torch": str(torch.__version__), "costs": costs}

@@ -1,6 +1,6 @@
 """Dot forms under softmax, through PyTorch's scaled_dot_product_attention.
 
-On a CPU it goes band by band where a mask hides most pairs: a window, documents, blocks of a long sequence.
+On a CPU it computes band by band if a mask hides most pairs: a window, documents, blocks of a long sequence.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _needs_grad(prepared: Prepared) -> bool:
         return True
     if type(call.score) in PLAIN:
         return False
-    # a score from elsewhere may use tensors that are no parameters of it
+    # a custom score may use tensors that are not among its parameters
     return type(call.score) not in SCORES.values() or any(
         part.requires_grad for part in (*call.score.parameters(), *call.score.buffers())
     )
@@ -90,7 +90,7 @@ def _run_all(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, vari
         and isinstance(call.score, PLAIN)
         and key.bias is None
     ):
-        # the commonest call has nothing to prepare
+        # the most common call has nothing to prepare
         scale = call.score.scale(call.query_width)
         return sdpa.twice_differentiable(
             query, call.repeat_kv(key.features), call.repeat_kv(value), None, False, scale, variant
@@ -153,7 +153,7 @@ def _causality(call: Call) -> Literal["none", "pytorch", "table"]:
     ):
         if call.start >= call.keys - 1:  # every query sees every key
             return "none"
-        if call.start == 0:  # PyTorch counts from the first key, whatever the lengths
+        if call.start == 0:  # PyTorch counts from the first key, regardless of the lengths
             return "pytorch"
     return "table"
 
@@ -166,7 +166,7 @@ def _with_bias(call: Call, allowed: Tensor | None) -> Tensor | None:
 
 
 def sparse_bands(call: Call) -> list[Band] | None:
-    """Return the bands to compute, none of them empty; None where all pairs at once are quicker, or the only way."""
+    """Return the bands to compute, none of them empty; None if computing all pairs at once is faster or the only way."""
     # for causality from the first key on, PyTorch skips hidden pairs itself
     if call.mask is None or (
         isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and call.start == 0
@@ -178,7 +178,7 @@ def sparse_bands(call: Call) -> list[Band] | None:
         or (call.bias is not None and call.bias.requires_grad)
     ):
         return None
-    # transforms take PyTorch's own
+    # transforms use PyTorch's own kernel
     parts = None if is_transformed() else bands.worthwhile_bands(call, select.SPARSE, select.MANY)
     return None if parts is None else [band for band in parts if len(band.keys)]
 
@@ -190,7 +190,7 @@ def _run_bands(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, pa
     if visible is not None:
         key, value = reference.zero_hidden_keys(visible, key, value)
     *sides, scale = _lowered(call, query, key, visible)
-    # the kernel takes keys and values of one width
+    # the kernel requires keys and values of equal width
     width = max(sides[0].shape[-1], value.shape[-1])
     padded = [
         F.pad(tensor, (0, width - tensor.shape[-1])) if tensor.shape[-1] < width else tensor
@@ -253,7 +253,7 @@ class _BlockSparse(torch.autograd.Function):
         query, key, value, context, *sums = ctx.saved_tensors
         work: _Bands = ctx.work
         if needs_double_backward(gradient):
-            # narrow, since a slice of everything would be an alias, which batched gradients do not have
+            # narrow, since a slice of everything would be an alias, which batched gradients do not support
             gradients = [gradient.narrow(2, band.rows.start, len(band.rows)) for band in work.bands]
             return *double_backward(partial(_contexts_by_products, work), (query, key, value), gradients), None
         # gradients of keys that bands share are summed in float32 at least

@@ -24,23 +24,24 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.errors import ImplementationError, UnknownNameError
 from attent.ops.eligibility import is_transformed, needs_plain_torch
 
-# PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with
+# PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below this many keys; measured with
 # torch 2.13 on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45
 # against 75 at 2048.
 SIXTEEN_BIT_GRADIENTS = 256
 # PyTorch's attention computes all pairs, or half of them for a causal mask alone. Band by band it skips hidden pairs,
-# which repays the further calls of the kernel if less than this share of the pairs is left, on a CPU and from so many
-# pairs of all heads on.
+# which on a CPU pays for the extra kernel calls if less than this share of the pairs is left and all heads together
+# have at least this many pairs.
 SPARSE, MANY = 0.5, 2**20
-# Where a mask scatters few keys, tiles of those repay against a table of all pairs if less than this share of the pairs
-# is left, from so many pairs of a head on: at 4,096 keys 21 and 26 ms against 67 and 70, at 16,384 keys 108 and 130
-# against 987 and 1,119.
+# If a mask leaves a few scattered keys, tiles of those beat a table of all pairs if less than this share of the pairs
+# is left and a head has at least this many pairs: at 4,096 keys 21 and 26 ms against 67 and 70, at 16,384 keys 108 and
+# 130 against 987 and 1,119.
 SCATTERED, TABLE = 0.125, 2**24
-# The exponentials of every key repay from so many queries on: at 1 query and 15 keys of 512 features, 136 sequences,
-# the formula took 22 ms with gradients and the fused form 31, at 4 queries 58 and 37.
+# Computing the exponentials of every key pays off from this many queries on: at 1 query and 15 keys of 512 features,
+# 136 sequences, the formula took 22 ms with gradients and the fused form 31, at 4 queries 58 and 37.
 FEW = 4
-# Numbers of padding, on average over the sequences, that cost what one more call does, for each form of score: measured
-# on a CPU with and without gradients. A number of a dot form is a pair's score, one of a tanh form a feature of it.
+# Break-even padding for computing sequences one by one: the average number of padding elements per sequence that cost
+# as much as one more call, for each form of score; measured on a CPU with and without gradients. An element of a dot
+# form is a pair's score, one of a tanh form is a feature of a pair.
 VARLEN_PADDING = {"dot": 2**18, "tanh": 2**21}
 
 
@@ -90,9 +91,9 @@ def has_open_sizes(call: Call) -> bool:
 
 
 def reason_to_skip(name: str, call: Call) -> str | None:
-    """Return why "auto" passes over a backend at these shapes; None if it does not."""
+    """Return why "auto" skips a backend at these shapes; None if it does not."""
     if has_open_sizes(call):
-        # sizes that are open now can be held against no threshold
+        # sizes that are still open cannot be compared with a threshold
         return "the exported graph leaves sizes open, for which there is no number of tiles" if name == "tanh" else None
     if name == "reference" and bands.numbers_per_row(call) * call.queries > bands.WHOLE * bands.TILE:
         return "it would hold the whole table of scores, which tiles do not"
@@ -122,7 +123,7 @@ def _has_few_scattered_pairs(call: Call) -> bool:
 class Variant(NamedTuple):
     """A leaf path of a backend.
 
-    Its name, and the function that computes the context of a call with what was prepared for the path.
+    It has a name, and a function that computes the context of a call from the values prepared for this path.
     """
 
     name: str
@@ -133,11 +134,11 @@ class Variant(NamedTuple):
 class Plan:
     """The computation of a call.
 
-    One variant of one backend, for the whole batch or for each sequence with the keys that it needs.
+    It is one variant of one backend, for the whole batch or for each sequence with the keys that it needs.
     """
 
     backend: str
-    # "varlen" if each sequence is computed alone, by a plan of its own
+    # "varlen" if each sequence is computed separately, with its own plan
     variant: Variant
     # why each other backend does not run, if requested
     reasons: Mapping[str, str]
@@ -150,10 +151,10 @@ def plan(
 
     Args:
         prepared: the call and its tensors.
-        backends: by name, in order of preference. One with several leaf paths chooses with `choose(prepared)`; the
-            others have `run`.
+        backends: the backends by name, in order of preference. A backend with several leaf paths provides
+            `choose(prepared)`; the others provide `run`.
         implementation: a backend's name, or "auto".
-        with_reasons: whether to say why the others do not run.
+        with_reasons: whether to include why the others do not run.
 
     Raises:
         UnknownNameError: there is no such backend.
@@ -177,7 +178,7 @@ def plan(
 
 
 def varlen_key_counts(call: Call) -> list[int] | None:
-    """Return the number of keys that each sequence needs; None if the batch is computed at once."""
+    """Return the number of keys that each sequence needs; None if the batch is computed as a whole."""
     if (
         call.mask is None
         or call.batch < 2
@@ -187,7 +188,7 @@ def varlen_key_counts(call: Call) -> list[int] | None:
         or call.score_mod
     ):
         return None
-    # a score or normalizer of the caller's own may depend on all pairs
+    # a custom score or normalizer may depend on all pairs
     if (
         call.score.form is None
         or not isinstance(call.normalizer, Softmax)
@@ -228,7 +229,7 @@ def run_sequences(
     key_counts: list[int],
     run_sequence: Callable[[Prepared], Tensor],
 ) -> Tensor:
-    """Compute the context, (B, H, Tq, Dv), of each sequence alone, with the keys that it needs."""
+    """Compute the context, (B, H, Tq, Dv), of each sequence separately, with the keys that it needs."""
     contexts = []
     sides = zip(*(part.split(1) if part is not None else [None] * call.batch for part in key), strict=True)
     tensors = zip(query.split(1), sides, value.split(1), key_counts, strict=True)

@@ -1,6 +1,6 @@
 """Tanh forms in tiles whose scores are computed by `ops.tanh_score`, for every mask, normalizer, bias and position.
 
-On a GPU one kernel also computes the softmax and the context, where every query sees a range of keys without gaps.
+On a GPU one kernel also computes the softmax and the context, if every query sees a range of keys without gaps.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def unsupported(call: Call) -> str | None:
 
 
 def choose(prepared: Prepared) -> select.Variant:
-    """Choose "fused_kernel" on a GPU, else tiles as `tiled.choose` names them.
+    """Choose "fused_kernel" on a GPU, else the tiles that `tiled.choose` selects.
 
-    Their names begin with "plain_" where the op cannot run.
+    The names of tiles begin with "plain_" if the op cannot run.
     """
     call = prepared.call
     if needs_plain_torch():
-        # operators of our own would return tangents of zero
+        # our own operators would return zero tangents
         name, run = tiled.choose(prepared)
         return select.Variant(f"plain_{name}", run)
     bounds = None if call.is_empty or _fused_unsupported(call) else _key_bounds(call)
@@ -59,7 +59,7 @@ def fused_scores(score: TanhScore, query: LoweredSide, key: LoweredSide) -> Tens
     lowered_query, lowered_key = query.features, key.features
     v = score.output_weights(lowered_query).reshape(-1, lowered_query.shape[-1])
     if needs_plain_torch():
-        # operators of our own would return tangents of zero
+        # our own operators would return zero tangents
         return score.score_lowered(query, key)
     return operator.tanh_scores(lowered_query, lowered_key, v)
 
@@ -74,7 +74,7 @@ def _fused_unsupported(call: Call) -> str | None:
 def _key_bounds(call: Call) -> tuple[Tensor, Tensor] | None:
     """Return the first key of each query and the end of its range, int32 (B, H, Tq).
 
-    None if the mask has gaps or does not know its ranges. A fully masked query has (Tk, 0).
+    None if the mask has gaps or no ranges. A fully masked query has (Tk, 0).
     """
     shape = (call.batch, call.heads, call.queries)
     if call.mask is None:

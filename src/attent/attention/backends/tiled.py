@@ -1,9 +1,9 @@
 """Any score in memory linear in the sequence, on any device.
 
-A tile of queries and keys at a time, recomputed for the backward. Only the lowered sides and the output are stored; the
-weights of a tile live while it is computed, and once more while its gradient is. Outputs and gradients are written into
-one tensor each, which takes a third of the memory of PyTorch's checkpoints of slices. Rabe and Staats 2021,
-"Self-attention Does Not Need O(n²) Memory" (arXiv:2112.05682), who tile the keys too.
+It computes a tile of queries and keys at a time, and again for the backward pass. Only the lowered sides and the output
+are stored; the weights of a tile exist only while it is computed, and again while its gradient is computed. Outputs and
+gradients are written into one tensor each, which takes a third of the memory of PyTorch's checkpoints of slices. Rabe
+and Staats 2021, "Self-attention Does Not Need O(n²) Memory" (arXiv:2112.05682), who tile the keys too.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from attent.ops.autograd import (
 )
 from attent.ops.eligibility import can_run_custom_function, without_autocast
 
-# The scores of two lowered sides, holding no more numbers than these.
+# A function that returns the scores of two lowered sides and holds no other numbers.
 ScoreLowered = Callable[[LoweredSide, LoweredSide], Tensor]
-# The context of a band's rows, given its part of the lowered queries, keys and values.
+# A function that returns the context of a band's rows from its part of the lowered queries, keys and values.
 Tile = Callable[[LoweredSide, LoweredSide, Tensor, Band], Tensor]
 
 
@@ -50,7 +50,7 @@ def unsupported(call: Call) -> str | None:
 def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Variant:
     """Choose "single_tile", "bands", "row_tiles" or "empty".
 
-    Bands are of the keys that a mask shows, row tiles have every key, and an empty call has no pairs.
+    Bands hold the keys that a mask leaves visible, row tiles hold every key, and an empty call has no pairs.
 
     Args:
         prepared: the call and its tensors.
@@ -88,7 +88,7 @@ def _run(
         return steps["output"].to(call.dtype)
 
     lowered, tiles = lower_sides(call, query, key, value), Tiles(call, parts, tile_context)
-    # a single tile is within bounds with what autograd stores of it
+    # a single tile stays within bounds, including what autograd stores for it
     return tiles.context(lowered, parts[0]) if len(parts) == 1 else tiles.whole_context(lowered)
 
 
@@ -97,7 +97,7 @@ def row_statistic(prepared: Prepared, statistic: Callable[[Tensor], Tensor]) -> 
 
     Args:
         prepared: the call and its tensors.
-        statistic: of scores (B, H, rows, keys), in which a pair that may not attend is −∞.
+        statistic: a function of scores (B, H, rows, keys), in which a pair that may not attend is −∞.
     """
     call = replace(prepared.call, value_width=1, dtype=prepared.call.accumulation_dtype)
 
@@ -113,7 +113,7 @@ def row_statistic(prepared: Prepared, statistic: Callable[[Tensor], Tensor]) -> 
 
 @dataclass(frozen=True)
 class Tiles:
-    """A call in bands, at least one, and the function that computes a tile of it."""
+    """A call split into bands, at least one, and the function that computes a tile of it."""
 
     call: Call
     bands: list[Band]
@@ -130,7 +130,7 @@ class Tiles:
         return (self.differentiable_context if is_differentiable else self.context_without_gradients)(lowered)
 
     def context_without_gradients(self, lowered: Lowered) -> Tensor:
-        """Compute the context, (B, H, Tq, Dv), which autograd does not see."""
+        """Compute the context, (B, H, Tq, Dv), untracked by autograd."""
         call = self.call
         context = lowered.value.new_empty(call.batch, call.heads, call.queries, call.value_width, dtype=call.dtype)
         for band in self.bands:
@@ -140,9 +140,9 @@ class Tiles:
     def checkpointed_context(self, lowered: Lowered) -> Tensor:
         """Compute the context with PyTorch's checkpoints.
 
-        Gradients of every order, also of tensors that a score captured.
+        This supports gradients of every order, including those of tensors that a score captured.
         """
-        # vmap, through which functions of a pair go, has no checkpoints
+        # functions of a pair go through vmap, which does not support checkpoints
         compute = self.context if self.call.score_mod is not None else partial(checkpointed, self.context)
         return torch.cat([compute(lowered, band) for band in self.bands], 2)
 
@@ -232,8 +232,8 @@ def _sum_tile_gradients(
 def measure_numbers_per_pair(prepared: Prepared) -> int | None:
     """Measure the numbers in memory per pair while a score is computed.
 
-    None if the score declares it, or it cannot be measured. Counts what autograd stores for a backward pass: three rows
-    minus two, so that tensors made of the keys alone do not count.
+    None if the score declares it, or it cannot be measured. It counts the numbers that autograd stores for a backward
+    pass of three rows minus those for two, so that tensors computed only from the keys do not count.
     """
     call = prepared.call
     if call.score.form is not None or call.queries < 3 or not call.keys:
@@ -267,8 +267,8 @@ def _count_stored_numbers(call: Call, query: LoweredSide, key: LoweredSide, rows
 def captured_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> list[Tensor] | None:
     """Find the leaves, other than the lowered sides, that a tile's gradients go to, by a trial of one row.
 
-    With a function of the scores, find the tensors computed of leaves before too. Otherwise return None where a second
-    computation of the tile would not do: a score captured such a tensor, or drew random numbers.
+    With a function of the scores, also find the tensors computed earlier from leaves. Otherwise return None if the tile
+    cannot be recomputed: a score captured such a tensor, or drew random numbers.
 
     Raises:
         ArgumentError: a function of the scores uses a tensor that gets no gradient.
@@ -302,7 +302,7 @@ def _stand_ins(captured: list[Tensor]) -> dict[int, Tensor]:
 
 
 def _leaves(context: Tensor, first_node: int, computed: Mapping[Edge, Tensor]) -> list[Tensor] | None:
-    """Return the leaves that a tensor was computed of, or the tensors computed before.
+    """Return the leaves from which a tensor was computed, or the tensors computed earlier.
 
     None if one of these is not known.
     """

@@ -65,7 +65,9 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
     - `"uniform"`: by the mean of the values that the mask lets the query see (Kovaleva et al. 2019, arXiv:1908.08593);
     - `"mean"`: by the head's mean context over data, taken from `means` (mean ablation: Wang et al. 2022,
     arXiv:2211.00593);
-    - a function of the weights: it receives some of their rows, (B, n, Tk) in float32 or wider, and returns new rows of the same shape, each computed from its own row; the values are mixed with these rows as they are, so the function must normalize them if needed. It is applied before dropout.
+    - a function of the weights: it receives some of their rows, (B, n, Tk) in float32 or wider, and returns new rows of
+      the same shape, each computed from its own row; the values are mixed with these rows as they are, so the function
+      must normalize them if needed. It is applied before dropout.
 
     It works on everything that `attent.watch` captures: our modules and models, `nn.MultiheadAttention`,
     `nn.Transformer`, and any PyTorch model that calls `F.scaled_dot_product_attention`, such as most of Hugging Face's,

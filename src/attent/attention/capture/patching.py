@@ -133,7 +133,7 @@ def _prepare_scores(heads: int, query: Snapshot, key: Snapshot, mask: Snapshot |
 
 
 def capture_encoder_layer(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> CapturedCall | None:
-    """Capture the fused path of `nn.TransformerEncoderLayer`, which skips its attention module.
+    """Capture the fused path of `nn.TransformerEncoderLayer`, which bypasses its attention module.
 
     The map still gets that module's path.
     """
@@ -305,7 +305,7 @@ class Patcher:
             self._replaced.append((namespace, name, original, patch))
 
     def restore(self) -> None:
-        """Restore the originals at the call that matches the first `patch`, unless other code has replaced a patch."""
+        """Restore the originals once every `patch` call has been undone, unless other code has replaced a patch."""
         with LOCK:
             self._users -= 1
             if self._users:

@@ -1,1 +1,1 @@
-"""Maps of attention weights: values that are computed where they are looked at."""
+"""Maps of attention weights, computed only where they are read."""

@@ -33,9 +33,9 @@ _STEPS: dict[str, tuple[str, ...]] = {
 class AttentionMap(LazyMatrix):
     """The weights α(qᵢ, kⱼ) of one call, as a lazy matrix (B, H, Tq, Tk).
 
-    It holds the queries and keys of the call, no copies, in memory linear in the sequence, and computes the rows that
-    are read. It raises StaleMapError if one of these tensors, or of the parts', was changed in place since (see
-    `keep`). The weights are those before dropout.
+    It holds the queries and keys of the call without copying them, in memory linear in the sequence, and computes the
+    rows that are read. It raises StaleMapError if one of these tensors, or of the parts' tensors, has since been
+    changed in place (see `keep`). The weights are those before dropout.
 
     The statistics are exact for every score, mask and normalizer, and computed by tiles of rows, in memory linear in
     the sequence. They carry no gradient; rows do.
@@ -82,7 +82,7 @@ class AttentionMap(LazyMatrix):
         """Return the map with copies of all its tensors, without its graph: later changes do not affect it.
 
         Raises:
-            StaleMapError: a tensor of the call was changed in place already.
+            StaleMapError: a tensor of the call has already been changed in place.
         """
         self._versions.check()
         copied = AttentionMap(*copy_call(self.call, self.query, self.key), is_detached=True)
@@ -92,7 +92,7 @@ class AttentionMap(LazyMatrix):
         return copied
 
     def norms(self) -> AttentionMap:
-        """Return the norms ‖αᵢⱼ f(xⱼ)‖ of what each key adds to a query's output, as a map in place of the weights.
+        """Return the norms ‖αᵢⱼ f(xⱼ)‖ of what each key adds to a query's output, as a map instead of the weights.
 
         See `watch.norms`.
 
@@ -106,7 +106,7 @@ class AttentionMap(LazyMatrix):
         return AttentionMap(self.outputs.norm_call(self.call), self.query, self.key, is_detached=True)
 
     def gradients(self, gradient: Tensor | Sequence[Tensor] | None) -> AttentionMap:
-        """Return the weights times the gradients of a number by them, given its gradient by the contexts.
+        """Return the weights times a number's gradients with respect to them, given its gradient by the contexts.
 
         See `watch.gradients`.
         """
@@ -118,7 +118,7 @@ class AttentionMap(LazyMatrix):
 
         Args:
             stage: "raw", from the score; "capped", after the soft cap; "biased", with every bias added; "masked", with
-                −∞ where a pair may not attend. If the call lacks a stage, the stage before it.
+                −∞ where a pair may not attend. If the call lacks a stage, the previous stage is returned.
 
         Raises:
             UnknownNameError: an unknown stage.
@@ -130,13 +130,13 @@ class AttentionMap(LazyMatrix):
         )
 
     def argmax(self) -> Tensor:
-        """Return the key of largest weight for each query, (…, Tq); the first of equals."""
+        """Return the key with the largest weight for each query, (…, Tq); the first in a tie."""
         if not self.call.keys:
             raise ArgumentError("a map without keys has no largest weight")
         return self._statistic(statistics.argmax)
 
     def top(self, n: int) -> statistics.TopKeys:
-        """Return the n keys of largest weight for each query, and their weights, (…, Tq, n) each, the largest first.
+        """Return the n keys with the largest weights for each query, and these weights, (…, Tq, n) each, largest first.
 
         Equal weights come in any order; if a query sees fewer keys, the rest have weight 0.
 
@@ -152,10 +152,10 @@ class AttentionMap(LazyMatrix):
     def entropy(self) -> Tensor:
         """Return −Σⱼ αᵢⱼ log αᵢⱼ of each query in nats, (…, Tq).
 
-        0 if one key has all the weight, log n if n keys share it equally. 0 for a query that may see nothing.
+        0 if one key has all the weight, log n if n keys share it equally, and 0 for a query that may see no key.
 
         Raises:
-            ArgumentError: the weights are no distribution.
+            ArgumentError: the weights are not a distribution.
         """
         self.check_distribution("entropy")
         return self._statistic(statistics.entropy)
@@ -170,7 +170,7 @@ class AttentionMap(LazyMatrix):
         p(i) is the position of query i.
 
         Raises:
-            ArgumentError: the weights are no distribution.
+            ArgumentError: the weights are not a distribution.
         """
         self.check_distribution("mean distance")
         return self._statistic(statistics.mean_distance)
@@ -194,8 +194,8 @@ class AttentionMap(LazyMatrix):
     def grouped(self, query_spans: Sequence[Span], key_spans: Sequence[Span]) -> Tensor:
         """Return the map between groups, (…, len(query_spans), len(key_spans)).
 
-        The sum over a group's keys, the mean over its queries. This turns pieces into words, or words into sentences.
-        Rows stay distributions if every key is in a group.
+        Each number is summed over a group of keys and averaged over a group of queries. This turns pieces into words,
+        or words into sentences. Rows stay distributions if every key is in a group.
 
         Args:
             query_spans: (begin, end) of each group of queries, in tokens, the end excluded.
@@ -226,7 +226,7 @@ class AttentionMap(LazyMatrix):
             sequences: some of the batch, contiguous; all unless given.
 
         Raises:
-            StaleMapError: a tensor of the call was changed in place since.
+            StaleMapError: a tensor of the call has since been changed in place.
         """
         with torch.no_grad(), without_autocast(self.call.device):
             self._versions.check()
@@ -249,10 +249,10 @@ class AttentionMap(LazyMatrix):
             return self.call.restore_axes(function(self.call, tiles))
 
     def check_distribution(self, statistic: str) -> None:
-        """Check that the weights are a distribution, which the statistic is of.
+        """Check that the weights are a distribution, as the statistic requires.
 
         Raises:
-            ArgumentError: they are none.
+            ArgumentError: they are not.
         """
         if not self.is_distribution:
             raise ArgumentError(f"the {statistic} is that of a distribution, which {self.kind} weights are not")
@@ -264,7 +264,7 @@ class LabelledMap:
 
     Args:
         weights: (1, H, Tq, Tk).
-        rows: Tq labels of the queries. In a decoder row t is labelled with the token that step t produces (target piece
+        rows: Tq labels of the queries. In a decoder, row t is labeled with the token that step t produces (target piece
             t), not with the token that it reads (the piece before).
         columns: Tk labels of the keys; in a decoder's self-attention the tokens read, from BOS on.
         gradients: the weights times the gradients of the run's output with respect to them, if requested.
@@ -279,7 +279,7 @@ class LabelledMap:
 class ScoreMap(LazyMatrix):
     """The scores of a map's weights, as a lazy matrix (B, H, Tq, Tk): see `AttentionMap.scores`.
 
-    Keys that no query sees may be zeroed, so that their scores mean nothing.
+    Keys that no query sees may be zeroed, in which case their scores are meaningless.
     """
 
     def __init__(

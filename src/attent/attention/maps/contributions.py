@@ -1,4 +1,4 @@
-"""The contribution of a key to an output beside its weight: the norm of what it adds, and the gradient by its weight.
+"""A key's contribution to an output beyond its weight: the norm of what it adds, and the gradient by its weight.
 
 Both are weightings, so that a map of them is a map of weights like any other: rows, tiles and statistics are computed
 on demand, in memory linear in the sequence.
@@ -25,11 +25,11 @@ class HeadOutputs:
     """The values of a call, and the projection of its contexts.
 
     Args:
-        value: returns the values, which reshape to (B, G, Tk, Dv), without a graph; raises StaleMapError if they were
-            changed since.
-        dropout: of the weights in this call.
-        projection: returns W^O, (E, H·Dv), by which the merged contexts of all heads are multiplied; None if they are
-            the output as they are; a string that says why it is not known.
+        value: a function that returns the values, which reshape to (B, G, Tk, Dv), without a graph, and raises
+            StaleMapError if they have since been changed.
+        dropout: the dropout of the weights in this call.
+        projection: a function that returns W^O, (E, H·Dv), which multiplies the merged contexts of all heads; None if
+            the contexts are the output; a string with the reason if it is not known.
         context: the contexts with their graph, or those of each query; None unless gradients are to be computed.
     """
 
@@ -57,10 +57,11 @@ class HeadOutputs:
 
         Args:
             call: the call.
-            gradient: that of the number by the contexts, in their shape; None if it does not depend on them.
+            gradient: the number's gradient with respect to the contexts, in their shape; None if it does not depend on
+                them.
 
         Raises:
-            ArgumentError: the weights were dropped out.
+            ArgumentError: dropout was applied to the weights.
         """
         if self.dropout:
             raise ArgumentError(
@@ -80,11 +81,11 @@ class HeadOutputs:
 
 @dataclass(frozen=True, eq=False)
 class Contribution(Weighting):
-    """A weighting made of a call's values.
+    """A weighting computed from a call's values.
 
     Args:
         call: the call.
-        value: returns the values, which reshape to (B, G, Tk, Dv).
+        value: a function that returns the values, which reshape to (B, G, Tk, Dv).
     """
 
     call: Call
@@ -106,7 +107,7 @@ class Contribution(Weighting):
         return value if visible is None else value.masked_fill(~visible[..., None], 0.0)
 
     def factors(self, pairs: Pairs) -> Tensor:
-        """Return the factors of this tile, those of the call's own weighting included."""
+        """Return the factors of this tile, including those of the call's own weighting."""
         factors = self.own_factors(pairs)
         return factors if self.call.weighting is None else factors * self.call.weighting.factors(pairs)
 
@@ -124,7 +125,7 @@ class ValueNorms(Contribution):
     for each head, with its own rows of W^O. Kobayashi et al. 2020, §2.3, equation 4 (arXiv:2004.10102).
 
     Args:
-        projection: returns W^O as PyTorch keeps it, (E, H·Dv); None if contexts are the output.
+        projection: a function that returns W^O as PyTorch stores it, (E, H·Dv); None if contexts are the output.
     """
 
     projection: Callable[[], Tensor] | None
@@ -154,8 +155,8 @@ class ValueNorms(Contribution):
 class OutputGradients(Contribution):
     """The gradient of a number y by each weight, ∂y/∂αᵢⱼ = ∂y/∂cᵢ · vⱼ, where cᵢ = Σⱼ αᵢⱼ vⱼ is the context of query i.
 
-    The gradients by the contexts are as large as these: the gradients by all pairs are computed by tiles, and never
-    held.
+    The gradients with respect to the contexts are only as large as the contexts; those with respect to all pairs are
+    computed by tiles and never held.
 
     Args:
         gradient: ∂y/∂c, (B, H, Tq, Dv).
@@ -175,7 +176,7 @@ class Magnitudes(Normalizer):
     """The absolute values of weights that may be negative.
 
     Args:
-        normalizer: of the weights.
+        normalizer: the normalizer that computes the weights.
     """
 
     normalizer: Normalizer

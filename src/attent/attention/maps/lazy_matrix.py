@@ -28,7 +28,7 @@ T = TypeVar("T")
 class Versions:
     """The tensors of a call and their version counters.
 
-    PyTorch counts every change in place, through any view of the tensor, except changes through `.data` and changes of
+    PyTorch counts every in-place change, through any view of the tensor, except changes through `.data` and changes of
     tensors made in inference mode.
     """
 
@@ -42,7 +42,7 @@ class Versions:
         ]
 
     def check(self) -> None:
-        """Raise StaleMapError if a tensor was changed since."""
+        """Raise StaleMapError if a tensor has been changed since."""
         for name, tensor, version in self._versions:
             if tensor._version != version:
                 raise StaleMapError(
@@ -70,7 +70,7 @@ def call_tensors(call: Call, query: Tensor, key: LoweredSide) -> Iterator[tuple[
 
 
 def copy_call(call: Call, query: Tensor, key: LoweredSide) -> tuple[Call, Tensor, LoweredSide]:
-    """Return the same with every tensor copied and detached."""
+    """Return the call, query and key with every tensor copied and detached."""
     copies: dict[int, object] = {}
     for _, tensor in call_tensors(call, query, key):
         own = tensor.detach().clone()
@@ -99,7 +99,8 @@ def _part_tensors(part: object) -> Iterator[Tensor]:
 class LazyMatrix:
     """A step of a call's formula as a lazy matrix (B, H, Tq, Tk): only the rows that are read are computed.
 
-    It holds the queries and keys of the call, no copies, and raises StaleMapError if they were changed in place since.
+    It holds the queries and keys of the call without copying them, and raises StaleMapError if they have since been
+    changed in place.
 
     Args:
         call: the call.
@@ -123,7 +124,7 @@ class LazyMatrix:
         self._lowered: LoweredSide | None = None
 
     def step(self, steps: dict[str, Tensor]) -> Tensor:
-        """Return this matrix' step of the formula, from all steps up to the weights."""
+        """Return this matrix's step of the formula, from all steps up to the weights."""
         raise NotImplementedError
 
     @property
@@ -137,21 +138,21 @@ class LazyMatrix:
         """Return the rows of some queries, (B, H, len(rows), Tk).
 
         Raises:
-            StaleMapError: a tensor of the call was changed in place since.
+            StaleMapError: a tensor of the call has since been changed in place.
         """
         return self._read_runs([rows])[0]
 
     def dense(self) -> Tensor:
-        """Return the whole matrix, in its shape: memory Tq · Tk.
+        """Return the whole matrix in its shape, which takes memory for Tq · Tk numbers.
 
         Raises:
-            StaleMapError: a tensor of the call was changed in place since.
+            StaleMapError: a tensor of the call has since been changed in place.
         """
         runs = [torch.arange(run.start, run.stop, device=self.call.device) for run in row_runs(self.call)]
         return self.call.restore_axes(torch.cat(self._read_runs(runs or [self._all()[:0]]), 2))
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
-        """Return the numbers at an index, computing only the rows that it names.
+        """Return the numbers at an index, computing only the rows that it selects.
 
         Each axis takes a number, a slice or a list; lists along several axes select their product.
         """
@@ -176,9 +177,9 @@ class LazyMatrix:
         )
 
     def key_side(self) -> LoweredSide:
-        """Return the lowered keys of every head, in the accumulation type, invisible ones zeroed.
+        """Return the lowered keys of every head, in the accumulation type, with invisible keys zeroed.
 
-        Cached if they carry no graph.
+        They are cached if they carry no graph.
         """
         self._versions.check()
         has_graph = torch.is_grad_enabled() and any(

@@ -1,4 +1,4 @@
-"""The weights of a map as a tensor of PyTorch that is computed when its numbers are read."""
+"""The weights of a map as a PyTorch tensor that is computed when its numbers are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 
 from attent.attention.maps.attention_map import AttentionMap
 
-# what a tensor answers without its numbers
+# attributes of a tensor that do not need its numbers
 _METHODS = (
     "size",
     "dim",
@@ -39,18 +39,18 @@ _METADATA = {
 class LazyTensor(Tensor):
     """The weights of a map as a tensor (B, H, Tq, Tk).
 
-    Nothing of Tq · Tk is computed until an operation needs the numbers. Shape, dtype and device cost nothing. An index
-    that names some of the queries computes their rows; reading more rows than there are queries, or any other
+    Nothing of size Tq · Tk is computed until an operation needs the numbers. Shape, dtype and device cost nothing. An
+    index that selects some of the queries computes their rows; reading more rows than there are queries, or any other
     operation, computes the whole tensor, once. Operations return plain tensors; gradients reach the queries and keys.
 
     `map` is the map: its statistics, such as `map.entropy()`, take memory linear in the sequence.
 
     Args:
         weights: the map, of four axes.
-        dtype: that of the tensor.
+        dtype: the dtype of the tensor.
         keys: the number of keys, if there are more than the map has; the weights of the others are 0.
         is_averaged: whether the tensor is the mean over the heads, (B, Tq, Tk).
-        is_batched: whether it has the axis of the batch; without it, B is 1.
+        is_batched: whether the tensor has a batch axis; without it, B is 1.
     """
 
     map: AttentionMap
@@ -94,14 +94,14 @@ class LazyTensor(Tensor):
         """Return the weights as a plain tensor, the same one each time.
 
         Raises:
-            StaleMapError: a tensor of the call was changed in place since.
+            StaleMapError: a tensor of the call has since been changed in place.
         """
         if self._dense is None or (self._carries_graph() and not self._dense.requires_grad):
             self._dense = self._read(self.map.dense)
         return self._dense
 
     def detach(self) -> Tensor:
-        """Return the weights without their graph, still not computed; themselves if they have none."""
+        """Return the weights without their graph, still not computed; this tensor itself if there is no graph."""
         if not self._has_graph:
             return self
         if self._dense is not None:
@@ -111,11 +111,11 @@ class LazyTensor(Tensor):
         )
 
     def cpu(self, *args: Any, **options: Any) -> Tensor:
-        """Return the weights in the memory of the processor: themselves, still not computed, if they are there."""
+        """Return the weights in CPU memory; this tensor itself, still not computed, if it is already there."""
         return self if self.device.type == "cpu" else self.dense().cpu(*args, **options)
 
     def __getitem__(self, index: Any) -> Tensor:
-        """Return the numbers at an index, computing only the rows that it names."""
+        """Return the numbers at an index, computing only the rows that it selects."""
         part = self._part(index) if self._dense is None else None
         return self.dense()[index] if part is None else part
 
@@ -152,7 +152,7 @@ class LazyTensor(Tensor):
             return F.pad(rows, (0, self.shape[-1] - rows.shape[-1]))
 
     def _part(self, index: Any) -> Tensor | None:
-        """Return the numbers at an index of numbers and slices that names some of the queries.
+        """Return the numbers at an index of numbers and slices that selects some of the queries.
 
         None for any other index.
         """

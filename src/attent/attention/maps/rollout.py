@@ -25,16 +25,16 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
     queries that none of them reaches cost nothing. The result carries no gradient.
 
     Args:
-        maps: a self-attention map of each layer, the first layer first, all of one shape (B, H, T, T).
+        maps: one self-attention map per layer, first layer first, all of the same shape (B, H, T, T).
         rows: n tokens of the last layer.
 
     Returns:
         (B, n, T), or (n, T) for maps without a batch; each row sums to one.
 
     Raises:
-        ArgumentError: no map, rows out of range, or weights that are no distribution.
-        ShapeError: maps that are not square, or not of one shape.
-        StaleMapError: a tensor of a map was changed in place since.
+        ArgumentError: there is no map, rows are out of range, or the weights are not a distribution.
+        ShapeError: the maps are not square or differ in shape.
+        StaleMapError: a tensor of a map has since been changed in place.
     """
     calls = [weights.call for weights in maps]
     if not calls:
@@ -70,7 +70,7 @@ class RolloutMap(AttentionMap):
     """
 
     def __init__(self, maps: Sequence[AttentionMap]) -> None:
-        # of no row: what it raises
+        # a rollout of no rows, for its checks
         rollout(maps, [])
         last = maps[-1]
         call = replace(last.call, heads=1, normalizer=Softmax(), mask=None, bias=None, position=None, weighting=None)

@@ -16,7 +16,7 @@ from attent.errors import ArgumentError, ShapeError, brief
 
 # Keys whose largest weight is computed before single keys are compared.
 CHUNK = 64
-# Rows are reduced before keys if that makes them fewer by this factor at least.
+# Rows are reduced before keys if that makes them fewer by at least this factor.
 MIN_RATIO = 1.5
 # The numbers of `HeadStatistics`.
 HEAD_STATISTICS = ("entropy", "distance", "first", "previous", "same")
@@ -28,14 +28,14 @@ Reduction = Literal["mean", "max", "sum"]
 
 
 class TopKeys(NamedTuple):
-    """Keys of largest weight, largest first, and their weights, (…, Tq, n) each."""
+    """The keys with the largest weights, largest first, and these weights, (…, Tq, n) each."""
 
     keys: Tensor
     weights: Tensor
 
 
 def top(call: Call, tiles: Iterable[Tile], count: int) -> TopKeys:
-    """Return the keys of the `count` largest weights of each query and the weights, (B, H, Tq, count).
+    """Return the keys with the `count` largest weights of each query, and these weights, (B, H, Tq, count).
 
     The largest are first.
     """
@@ -56,9 +56,9 @@ def top(call: Call, tiles: Iterable[Tile], count: int) -> TopKeys:
 
 
 def argmax(call: Call, tiles: Iterable[Tile]) -> Tensor:
-    """Return the key of largest weight for each query, (B, H, Tq).
+    """Return the key with the largest weight for each query, (B, H, Tq).
 
-    The first of equals, and key 0 for a fully masked query.
+    This is the first key in a tie, and key 0 for a fully masked query.
     """
     result = torch.zeros(call.batch, call.heads, call.queries, dtype=torch.int64, device=call.device)
     for tile in tiles:
@@ -177,7 +177,7 @@ def reduce_spans(
     )
     for tile in tiles:
         pooler.add(tile.weights, tile.rows, tile.columns, tile.batches, tile.heads)
-    # a further span is for what belongs to none
+    # one more span collects the positions that belong to none
     result = pooler.pooled[:, :, : len(queries), : len(keys)]
     if pooler.is_max:
         # no tile holds spans whose pairs are all hidden
@@ -201,8 +201,8 @@ class SpanPooler:
         leading: (B, H).
         queries: the index of each query's span, (Tq,).
         keys: the index of each key's span, (Tk,).
-        is_max: whether the largest weights are wanted, not the sums.
-        dtype: of the weights and of `pooled`, (B, H, spans of queries, spans of keys).
+        is_max: whether to take the largest weights instead of the sums.
+        dtype: the dtype of the weights and of `pooled`, (B, H, spans of queries, spans of keys).
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class SpanPooler:
     ) -> None:
         """Add a tile, (b, h, rows, columns) of the map.
 
-        Its columns, batches and heads are all of the map's unless given.
+        By default, it covers all columns, sequences and heads of the map.
         """
         query_index, weights = _reduce_rows_by_span(self.queries[rows], weights, is_max=self.is_max)
         reduced_keys = weights.new_full(
@@ -242,7 +242,7 @@ class SpanPooler:
             part.index_add_(2, query_index, reduced_keys.scatter_add_(-1, key_index, weights))
 
     def mean(self) -> Tensor:
-        """Return the mean of each rectangle, of sums."""
+        """Return the mean of each rectangle, computed from the sums."""
         return self.pooled / torch.outer(self.queries.bincount(), self.keys.bincount())
 
 
@@ -250,7 +250,7 @@ def checked_spans(spans: Sequence[Span], length: int, name: str) -> list[Span]:
     """Return spans that lie within the length, are not empty, and do not overlap.
 
     Raises:
-        ArgumentError: they do not.
+        ArgumentError: a span is not of that kind.
     """
     for span in (tuple(span) if isinstance(span, Iterable) else span for span in spans):
         if not isinstance(span, tuple) or len(span) != 2 or not all(isinstance(bound, int) for bound in span):
@@ -264,7 +264,7 @@ def checked_spans(spans: Sequence[Span], length: int, name: str) -> list[Span]:
 
 
 def even_spans(length: int, count: int, name: str) -> list[Span]:
-    """Return a length as `count` spans whose lengths differ by one at most.
+    """Split a length into `count` spans whose lengths differ by at most one.
 
     Raises:
         ShapeError: the length has fewer positions.
@@ -323,7 +323,7 @@ def _top_indices_and_values(weights: Tensor, count: int) -> tuple[Tensor, Tensor
 
 
 def _first_argmax(weights: Tensor) -> Tensor:
-    """Return the index of the largest of each row, the first of equals.
+    """Return the index of the largest number of each row, the first in a tie.
 
     First the best chunk, then the best within it.
     """
@@ -337,7 +337,7 @@ def _first_argmax(weights: Tensor) -> Tensor:
 
 
 class HeadStatistics:
-    """Means over queries, summed while the rows of a map arrive; a query that sees nothing counts in no mean.
+    """Means over queries, accumulated as the rows of a map arrive; a query that sees no key is left out.
 
     - entropy: −Σⱼ αᵢⱼ log αᵢⱼ, in nats;
     - distance: Σⱼ αᵢⱼ |p(i) − j|, in tokens, where p(i) is the position of query i among the keys;
@@ -345,8 +345,9 @@ class HeadStatistics:
 
     Args:
         heads: H.
-        is_distribution: whether rows sum to one; otherwise no number has a meaning.
-        is_self_attention: whether queries stand among the keys; otherwise distance, previous and same have no meaning.
+        is_distribution: whether rows sum to one; otherwise no statistic is defined.
+        is_self_attention: whether the queries are among the keys; otherwise distance, previous and same are not
+            defined.
     """
 
     def __init__(self, heads: int, *, is_distribution: bool, is_self_attention: bool) -> None:
@@ -378,7 +379,7 @@ class HeadStatistics:
         self._queries += (weights.sum(-1) > 0).sum(-1)
 
     def means(self) -> Tensor:
-        """Return the means, (H, 5) in the order of HEAD_STATISTICS; NaN where a number has no meaning."""
+        """Return the means, (H, 5) in the order of HEAD_STATISTICS; NaN where one is not defined."""
         means = self._sums / self._queries.clamp(min=1)[:, None]
         if not self.is_distribution:
             return torch.full_like(means, torch.nan)
@@ -387,7 +388,7 @@ class HeadStatistics:
         return means
 
     def named(self) -> list[dict[str, float | None]]:
-        """Return the means of each head by name; None, which JSON has, where a number has no meaning."""
+        """Return the means of each head by name; None, for JSON, where one is not defined."""
         heads = self.means().tolist()
         return [
             {name: None if math.isnan(mean) else mean for name, mean in zip(HEAD_STATISTICS, means, strict=True)}

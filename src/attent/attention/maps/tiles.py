@@ -1,4 +1,4 @@
-"""A map as a stream of tiles, each computed in place and dropped: statistics need memory linear in the sequence."""
+"""A map as a stream of tiles, each computed in place and dropped, so that statistics need memory linear in the sequence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from attent.ops.tanh_score import operator
 # Numbers of a tile of a dot or tanh form: scores and weights nearly fit a CPU core's own cache.
 CPU_TILE = 2**19
 GPU_TILE = 2**25
-# The fewest rows of a tile, whatever its size: with fewer, reading the keys takes longer than the products.
+# The fewest rows of a tile, regardless of its size: with fewer, reading the keys takes longer than the products.
 MIN_ROWS = 16
 
 
@@ -111,7 +111,7 @@ def _tiles_in_place(weights: LazyMatrix, rows: range, heads: range, sequences: r
             else:
                 tile, scores = call.normalizer(scores, own.allowed), None
             if own.factors is not None:
-                # with these the weights are no softmax of the scores
+                # with these the weights are not a softmax of the scores
                 tile, scores = tile.mul_(own.factors), None
             yield Tile(batch_slice, head_slice, run, columns, terms.pairs, tile, scores, own.fully_masked)
 
@@ -144,14 +144,14 @@ def _blocks(heads: range, sequences: range, block: int) -> list[tuple[slice, sli
 def _key_ranges_of_rows(call: Call) -> tuple[list[int], list[int]] | None:
     """Return each query's first key and the end of its range, over sequences and heads.
 
-    None if the mask does not say.
+    None if the mask has no key ranges.
     """
     if (
         call.mask is None
         or not isinstance(call.normalizer, Softmax)
         or (call.weighting is not None and not call.weighting.is_nonnegative)
     ):
-        # a user's normalizer may depend on the number of keys, and a hidden pair's 0 is more than a negative number
+        # a custom normalizer may depend on the number of keys, and the 0 of a hidden pair exceeds a negative number
         return None
     bounds = mask_info.key_bounds(call)
     return None if bounds is None else (bounds[0].amin((0, 1)).tolist(), bounds[1].amax((0, 1)).tolist())
@@ -268,7 +268,7 @@ def _hidden_pairs_columns_and_rows(
     Args:
         call: the call.
         pairs: the rows and columns.
-        key_range: exact.
+        key_range: the exact key ranges.
     """
     first, stop = (bound.expand(*bound.shape[:2], len(pairs.query_index), 1) for bound in key_range[:2])
     fully_masked = stop.clamp(max=call.keys) <= first.clamp(min=0)

@@ -16,7 +16,7 @@ class Around(Mask):
     """A query attends to the keys within a distance of its own center, both ends included: pᵢ − D ≤ j ≤ pᵢ + D.
 
     Luong, Pham and Manning 2015, §3.2, the window of local attention (arXiv:1508.04025). The window may reach beyond
-    the sequence. `window` is the same around the position of the query.
+    the sequence. `Window` is the same around the position of the query.
 
     Args:
         centers: p, the key position that each query attends to, in tokens from 0, whole or not, (B|1, Tq). A mask

@@ -23,7 +23,7 @@ class Excluded(Mask):
 
     Raises:
         DTypeError: the indices are not whole numbers.
-        ShapeError: they have other axes.
+        ShapeError: they have neither two nor four axes.
     """
 
     indices: Tensor

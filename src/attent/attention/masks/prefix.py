@@ -19,7 +19,7 @@ class Prefix(Mask):
     Raffel et al. 2020, "Exploring the Limits of Transfer Learning", §3.2.1 (arXiv:1910.10683).
 
     Args:
-        length: how many keys, one number for all sequences or (B,) whole numbers.
+        length: the number of keys, one number for all sequences or (B,) whole numbers.
     """
 
     length: int | Tensor

@@ -15,9 +15,9 @@ from attent.errors import ShapeError
 class Alibi(Position):
     """A bias −m_h · |p(i) − j| with a fixed slope m_h for each head.
 
-    The slopes are 2^{−8/H}, 2^{−16/H}, …; for H not a power of two those of the next lower power, then every second
-    slope of the next higher. Press, Smith and Lewis 2022, "Train Short, Test Long", §3 (arXiv:2108.12409), who mask the
-    future; here the distance counts the same on both sides.
+    The slopes are 2^{−8/H}, 2^{−16/H}, …; if H is not a power of two, those of the next lower power, then every second
+    slope of the next higher power. Press, Smith and Lewis 2022, "Train Short, Test Long", §3 (arXiv:2108.12409), who
+    mask the future; here the distance counts the same on both sides.
 
     Args:
         heads: H; any number if not given.
@@ -47,11 +47,11 @@ class Alibi(Position):
         return -self._slopes(pairs.heads, key.device).reshape(1, -1, 1, 1) * (query - key).abs()
 
     def bias_by_offset(self, offsets: Tensor) -> Tensor | None:
-        """Return the bias of pairs with these offsets, (H, n); None while the number of heads is open."""
+        """Return the bias of pairs with these offsets, (H, n); None if the number of heads is not known yet."""
         return None if self.heads is None else -self._slopes(self.heads, offsets.device)[:, None] * offsets.abs()
 
     def check(self, heads: int, width: int) -> None:
-        """Raise ShapeError if it was made for another number of heads."""
+        """Raise ShapeError if it was made for a different number of heads."""
         if self.heads not in (None, heads):
             raise ShapeError(f"alibi was made for {self.heads} heads, got {heads}")
 

@@ -22,7 +22,7 @@ class RelativeBias(Position):
         heads: H.
         buckets: the number of buckets, ≥ 2, even if bidirectional.
         maximum_distance: the distance in tokens from which all keys share the last bucket.
-        bidirectional: keys after the query have own buckets; else they share the bucket of distance 0.
+        bidirectional: whether keys after the query have their own buckets; if not, they share the bucket of distance 0.
 
     Raises:
         ArgumentError: too few buckets, or a maximum distance within the small ones.
@@ -74,7 +74,7 @@ class RelativeBias(Position):
         return self.table[self.bucket(offsets)].T
 
     def check(self, heads: int, width: int) -> None:
-        """Raise ShapeError if the table has another number of heads."""
+        """Raise ShapeError if the table has a different number of heads."""
         if heads != self.heads:
             raise ShapeError(f"relative_bias was made for {self.heads} heads, got {heads}")
 
