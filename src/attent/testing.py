@@ -1,4 +1,4 @@
-"""check_part: tests that a user's score, normalizer, mask, position or weighting keeps the contract of its slot."""
+"""check_part: test that a custom score, normalizer, mask, position or weighting fulfills the contract of its slot."""
 
 from __future__ import annotations
 
@@ -40,13 +40,12 @@ def check_part(
     width: int = 4,
     key_width: int | None = None,
 ) -> None:
-    """Check that a part keeps the contract of its slot.
+    """Check that a part fulfills the contract of its slot.
 
-    The checks run in float64 on small random tensors, on the part by itself and in `attend` by the formula and by
-    tiles: shapes and dtypes; gradients against differences; that tiles, batch neighbors and the order of keys do not
-    change the result; that hidden keys have weight zero and cannot leak, even as NaN; queries that may attend to no
-    key; lowered forms; a mask's key range and visible keys; a normalizer's `shift_invariant` and `is_distribution`;
-    memory.
+    The checks run in float64 on small random tensors, on the part alone and in `attend`, by the formula and by tiles:
+    shapes and dtypes; gradients against differences; that tiles, batch neighbors and the order of keys do not change
+    the result; that hidden keys have weight zero and cannot leak, even as NaN; queries that may attend to no key;
+    lowered forms; a mask's key range and visible keys; a normalizer's `shift_invariant` and `is_distribution`; memory.
 
     Args:
         part: an instance, or a function (query, key) → scores. A module is copied, not changed.
@@ -59,8 +58,8 @@ def check_part(
 
     Raises:
         PartError: a check fails; the message names it, with numbers.
-        ArgumentError: the argument is no part.
-        ShapeError: the part was made for other sizes.
+        ArgumentError: the argument is not a part.
+        ShapeError: the part was made for different sizes.
     """
     if isinstance(part, type | str):
         raise ArgumentError(f"check_part needs a part itself, such as an instance, got {part!r}")

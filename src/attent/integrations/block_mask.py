@@ -1,4 +1,4 @@
-"""PyTorch's BlockMask: built in linear memory, and as a mask of attend's."""
+"""PyTorch's BlockMask: built in linear memory, and converted to a mask for attend."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import refuse
 from attent.ops.pair_functions import for_all_pairs
 
-# a function of the indices of a pair in the batch, of the head, the query and the key: whether the query may see the
-# key
+# a function of a pair's batch, head, query and key indices that returns whether the query may see the key
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
-# Pairs of all sequences and heads that are looked at together; at least a block of each is.
+# Pairs, over all sequences and heads, that are examined together; at least one block of each.
 PAIRS = 2**20
 HIDDEN, PARTIAL, FULL = range(3)
 
@@ -36,26 +35,27 @@ def create_block_mask(
     _compile: bool = False,
     separate_full_blocks: bool = True,
 ) -> BlockMask:
-    """Build what PyTorch's `create_block_mask` of the same arguments does, a few blocks at a time.
+    """Build the same BlockMask as PyTorch's `create_block_mask`, a few blocks at a time.
 
-    Memory is that of its tables.
+    It takes only the memory of the mask's tables.
 
     Args:
         mask_mod: (b, h, q_idx, kv_idx) → whether the query may see the key, each index a tensor of one number.
-        B: the size of the batch, or None for a mask that is the same for all of it.
+        B: the size of the batch, or None for a mask that is the same for all sequences.
         H: the number of query heads, or None for a mask that is the same for all of them.
         Q_LEN: the number of queries.
         KV_LEN: the number of keys.
-        device: where the mask lies; the accelerator if there is one.
-        BLOCK_SIZE: of queries and keys, or of both.
+        device: the device of the mask; by default the accelerator, if there is one.
+        BLOCK_SIZE: the size of a block: one number, or a pair for queries and keys.
         _compile: must be False.
-        separate_full_blocks: whether blocks whose pairs all attend are listed apart, so that they need no `mask_mod`.
+        separate_full_blocks: whether blocks whose pairs all attend are listed separately, so that they need no
+            `mask_mod`.
 
     Returns:
         A BlockMask, for `attent.flex_attention` and for PyTorch's.
     """
     refuse((_compile, "create_block_mask does not compile: it computes the pairs by tiles"))
-    # a build for GPUs names one also where there is none
+    # a GPU build of PyTorch names a GPU even if there is none
     device = torch.device(device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
     query_block, key_block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     batch, head = (torch.arange(size, device=device) for size in (B or 1, H or 1))
@@ -70,8 +70,8 @@ def create_block_mask(
         allowed = for_all_pairs(mask_mod, batch, head, queries, keys)
         allowed = F.pad(allowed, (0, -len(keys) % key_block, 0, -len(queries) % query_block))
         allowed = allowed.unflatten(3, (-1, key_block)).unflatten(2, (-1, query_block))
-        # Tables made beforehand: a small result that stays between large ones keeps their memory from being used again.
-        # No sum, which would make an int64 of each pair.
+        # The tables are allocated beforehand: a small result left between large ones would keep their memory from being
+        # reused. Not sum, which would convert each pair to int64.
         is_visible[:, :, row : row + height, column : column + width] = allowed.any(5).any(3)
         is_full[:, :, row : row + height, column : column + width] = allowed.all(5).all(3)
     if not separate_full_blocks:
@@ -90,14 +90,14 @@ def _in_order(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class BlockMaskPairs(Mask):
-    """The pairs that a BlockMask of PyTorch shows.
+    """The pairs that a PyTorch BlockMask allows.
 
-    Those of full blocks, and of partial ones those that its `mask_mod` allows.
+    These are all pairs of full blocks, and the pairs of partial blocks that its `mask_mod` allows.
 
     Args:
-        mask_mod: of the BlockMask.
+        mask_mod: the function of the BlockMask.
         blocks: (B|1, H|1, blocks of queries, blocks of keys) of HIDDEN, PARTIAL and FULL.
-        sizes: of a block, in queries and keys.
+        sizes: the size of a block, in queries and keys.
         batch: the number of sequences.
         heads: the number of query heads.
     """
@@ -110,7 +110,7 @@ class BlockMaskPairs(Mask):
 
     @classmethod
     def of(cls, block_mask: BlockMask, batch: int, heads: int) -> BlockMaskPairs:
-        """Return the mask of a BlockMask for this number of sequences and heads."""
+        """Convert a BlockMask to a mask for this number of sequences and heads."""
         size = block_mask.BLOCK_SIZE
         sizes = (size, size) if isinstance(size, int) else size
         columns = -(-block_mask.seq_lengths[1] // sizes[1])
@@ -154,7 +154,7 @@ class BlockMaskPairs(Mask):
     def as_key_ranges(self, queries: int, keys: int) -> KeyRanges | None:
         """Return the same mask as a range of keys for each query; None if the keys of any query have gaps.
 
-        Ask `mask_mod` for every pair of the partial blocks.
+        This calls `mask_mod` for every pair of the partial blocks.
         """
         parts: list[tuple[Tensor, Tensor]] = []
         all_keys = torch.arange(keys, device=self.blocks.device)
@@ -164,7 +164,7 @@ class BlockMaskPairs(Mask):
             full, partial_keys = blocks == FULL, all_keys[(blocks == PARTIAL).any(0).any(0)]
             begin, end, count = _bounds(full[:, :, None], all_keys, keys)
             if len(partial_keys):
-                # the pairs of partial blocks alone
+                # only the pairs of partial blocks
                 allowed = (
                     self.allowed(Pairs(rows, partial_keys, rows[None], self.heads)) & ~full[:, :, None, partial_keys]
                 )
@@ -190,7 +190,7 @@ class KeyRanges(Mask):
 
     Args:
         begin: the first key, (B|1, H|1, Tq).
-        end: of the range; one that is not behind the first key hides all.
+        end: the end of the range, excluded; a range that ends at or before its first key hides all keys.
     """
 
     begin: Tensor
@@ -216,11 +216,11 @@ def _bounds(allowed: Tensor, index: Tensor, keys: int) -> tuple[Tensor, Tensor, 
 
 
 def _table(numbers: Tensor, indices: Tensor, columns: int) -> Tensor:
-    """Return ordered lists of blocks, of which the first `numbers` count, as a table of zeros and ones.
+    """Return ordered lists of blocks, of which the first `numbers` count, as rows of a table of zeros and ones.
 
-    Lists may be shorter than its rows.
+    The lists may be shorter than these rows.
     """
     is_listed = torch.arange(indices.shape[-1], device=indices.device) < numbers[..., None]
     table = torch.zeros(*indices.shape[:-1], columns + 1, dtype=torch.uint8, device=indices.device)
-    # what is not listed marks a spare column
+    # entries that are not listed mark a spare column
     return table.scatter_(-1, indices.long().where(is_listed, columns), 1)[..., :-1]

@@ -1,6 +1,6 @@
 """FlexAttention with gradients on every device.
 
-PyTorch's signature, a tile at a time, in memory linear in the sequence.
+It has PyTorch's signature and computes a tile at a time, in memory linear in the sequence.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from attent.integrations.score_mod import parts_of
 from attent.ops.eligibility import without_autocast
 from attent.ops.pair_functions import for_all_pairs
 
-# a function of a score and the indices of its pair in the batch, of the head, the query and the key: the score in its
-# place
+# a function of a score and its batch, head, query and key indices that returns the modified score
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 # PyTorch's mask that hides nothing has one block of this size.
@@ -59,24 +58,24 @@ def flex_attention(
 
     Args:
         query: (B, H, Tq, D).
-        key: (B, G, Tk, D), G = H unless `enable_gqa`; one sequence serves a whole batch with a BlockMask of that batch.
+        key: (B, G, Tk, D), G = H unless `enable_gqa`; a single sequence is shared by the whole batch of a BlockMask.
         value: (B, G, Tk, Dv).
-        score_mod: (score, b, h, q_idx, kv_idx) → the score in its place, each a tensor of one number. Tensors that it
-            captures get their gradients.
+        score_mod: (score, b, h, q_idx, kv_idx) → the modified score, each a tensor of one number. Tensors that it
+            captures receive gradients.
         block_mask: which pairs attend, from PyTorch's `create_block_mask` or attent's.
         scale: the factor on the products; 1/√D if not given.
         enable_gqa: whether H may be a multiple of G: query heads share key heads in runs of H/G.
         return_lse: whether to return the logarithm of the sum of the exponentials of each query's scores, (B, H, Tq).
-        kernel_options: PyTorch's for its kernels on a GPU; without effect.
+        kernel_options: PyTorch's options for its GPU kernels; ignored.
         return_aux: which of the statistics of each query's scores to return, `AuxRequest(lse=…, max_scores=…)`.
-        return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
+        return_map: whether to return the weights too, as an AttentionMap that is computed where it is read.
 
     Returns:
-        The contexts (B, H, Tq, Dv); with `return_aux` an AuxOutput beside them, with `return_lse` the logarithms, and
-        last, with `return_map`, the map.
+        The contexts (B, H, Tq, Dv); with `return_aux` also an AuxOutput, with `return_lse` the logarithms, and with
+        `return_map`, last, the map.
 
     Raises:
-        ShapeError, DTypeError, DeviceError: tensors or a BlockMask that do not fit together.
+        ShapeError, DTypeError, DeviceError: the tensors or the BlockMask do not fit together.
         ArgumentError: both `return_lse` and `return_aux`, or a `score_mod` that captures a tensor whose gradient would
             be lost.
     """
@@ -101,7 +100,7 @@ def flex_attention(
 
 
 def _check(query: Tensor, key: Tensor, block_mask: BlockMask | None, *, enable_gqa: bool) -> None:
-    """Check what PyTorch checks and `attend` does not."""
+    """Make the checks that PyTorch makes and `attend` does not."""
     refuse(
         (
             query.is_nested or key.is_nested,
@@ -142,7 +141,7 @@ def _prepare(
     mask = None if block_mask is None or is_full else BlockMaskPairs.of(block_mask, len(query), query.shape[1])
     on_cpu, arguments = query.device.type == "cpu", dict[str, Any](score=ScaledDot(scale))
     if on_cpu and isinstance(mask, BlockMaskPairs):
-        # cheaper than to ask for every pair, in every kind of tile
+        # cheaper than asking for every pair, in every kind of tile
         mask = mask.as_key_ranges(query.shape[2], key.shape[2]) or mask
     dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
     parts = (
@@ -159,13 +158,13 @@ def _prepare(
         return prepared._replace(call=replace(prepared.call, score_mod=partial(_modify, score_mod))), "tiled"
     if mask is parts is None:
         return prepared, "auto"
-    # a mask without ranges takes a table of all pairs there
+    # a mask without ranges needs a table of all pairs there
     is_dense = dense.unsupported(prepared.call) is None and not mask_info.needs_table(prepared.call)
     return prepared, "dense" if is_dense else "tiled"
 
 
 def _modify(score_mod: ScoreMod, scores: Tensor, pairs: Pairs) -> Tensor:
-    """Return a tile's scores after a function of each."""
+    """Apply a function to each score of a tile."""
     batch, head = (torch.arange(size, device=scores.device) for size in scores.shape[:2])
     modified = for_all_pairs(score_mod, batch, head, pairs.query_index, pairs.key_index, scores)
     if not modified.is_floating_point():
@@ -176,7 +175,7 @@ def _modify(score_mod: ScoreMod, scores: Tensor, pairs: Pairs) -> Tensor:
 def _statistics(prepared: Prepared, request: AuxRequest) -> AuxOutput:
     """Return the requested statistics of each query's scores.
 
-    The maximum carries no gradient, as PyTorch's.
+    The maximum carries no gradient, as in PyTorch.
     """
     lse = maximum = None
     with without_autocast(prepared.call.device):

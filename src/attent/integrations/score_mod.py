@@ -1,8 +1,8 @@
-"""A score_mod as attend's own parts, if it is a soft cap and a term by head and offset: cap, bias and key ranges.
+"""Convert a score_mod to attend's own cap, bias and key ranges, if it is a soft cap and a term by head and offset.
 
-Its dataflow tells. The function runs once, on the score and the indices of one pair, while every operator of PyTorch
-that it calls is seen with its arguments. What is not known for certain counts as a dependence, so that "yes" is certain
-and "no" is not.
+This is decided from its dataflow: the function runs once, on the score and the indices of one pair, while every PyTorch
+operator that it calls is recorded with its arguments. Anything uncertain counts as a dependence, so a "yes" is certain
+and a "no" is not.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ COMPARISONS = {aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, a
 
 
 class OffsetBias(Position):
-    """A bias that is a function of head and offset, the key's index less the query's.
+    """A bias that is a function of head and offset, the key's index minus the query's.
 
     Args:
-        bias: of the offsets 1 − Tq to Tk − 1 in order, (H|1, Tq + Tk − 1).
+        bias: the bias of the offsets 1 − Tq to Tk − 1 in order, (H|1, Tq + Tk − 1).
         queries: Tq.
     """
 
@@ -61,21 +61,21 @@ class Parts(NamedTuple):
 
 
 def parts_of(score_mod: Callable[..., Tensor], heads: int, queries: int, keys: int, dtype: torch.dtype) -> Parts | None:
-    """Return the parts that a score_mod on the CPU is made of; None unless it certainly is.
+    """Return the parts that a score_mod on the CPU consists of; None if that is not certain.
 
     Args:
-        score_mod: a function of the score and the indices in the batch, of the head, the query and the key.
+        score_mod: a function of the score and its batch, head, query and key indices.
         heads: H.
         queries: Tq.
         keys: Tk.
-        dtype: of the scores.
+        dtype: the dtype of the scores.
     """
     if not (heads and queries and keys) or not can_run_custom_function():
         return None
     score = trace(score_mod, dtype)
     if score is None:
         return None
-    # of a score of zero the term is left
+    # for a score of zero, only the term is left
     offsets = torch.arange(1 - queries, keys)
     bias = for_all_offsets(score_mod, torch.arange(heads), offsets, torch.zeros((), dtype=dtype)).to(dtype)
     is_hidden = bias.detach() == -torch.inf
@@ -112,7 +112,7 @@ class Known(Enum):
 class Index:
     """The whole number `query` · (query index) + `key` · (key index) + a function of head and offset.
 
-    The factors are not opposite.
+    The two factors are not opposite numbers.
     """
 
     query: int = 0
@@ -123,7 +123,8 @@ class Index:
 class ScorePath:
     """A score and the steps applied to it.
 
-    "divided" by the soft cap, its "tanh", "capped", or "sum" with a term by head and offset.
+    The state is "" for the score itself, "divided" by the soft cap, its "tanh", "capped", or the "sum" with a term by
+    head and offset.
     """
 
     state: str = ""
@@ -135,29 +136,29 @@ class ScorePath:
         return self.state in ("", "capped", "sum")
 
 
-# Of a value: what is known of it, None for nothing.
+# What is known about a value; None if nothing is.
 Traced = Known | Index | ScorePath | None
 
 
 def trace(score_mod: Callable[..., Tensor], dtype: torch.dtype) -> ScorePath | None:
-    """Return the score's way through a score_mod, if it ends as the score plus a term by head and offset.
+    """Return the score's path through a score_mod, if it ends as the score plus a term by head and offset.
 
     The score may be soft-capped, cap·tanh(score/cap). Return None if it does not, or if that is not certain.
 
     Args:
-        score_mod: a function of the score and the indices in the batch, of the head, the query and the key.
-        dtype: of the score.
+        score_mod: a function of the score and its batch, head, query and key indices.
+        dtype: the dtype of the score.
     """
     score, batch, head, query, key = torch.tensor(0.5, dtype=dtype), *(torch.tensor(0) for _ in range(4))
     dataflow = _Dataflow(
         [(score, ScorePath()), (batch, None), (head, Known.BY_OFFSET), (query, Index(query=1)), (key, Index(key=1))]
     )
     try:
-        # compiled functions would compute unseen
+        # compiled functions would run unobserved
         with torch.compiler.set_stance("force_eager"), torch.enable_grad(), IndexByTensors(), dataflow:
             result = score_mod(score, batch, head, query, key)
     except Exception:
-        # the error comes again, with its message, where the function is computed
+        # the error is raised again, with its message, when the function is computed
         return None
     kind = dataflow.kind(result)
     if not isinstance(kind, ScorePath) or not kind.is_whole or not dataflow.is_certain:
@@ -166,7 +167,7 @@ def trace(score_mod: Callable[..., Tensor], dtype: torch.dtype) -> ScorePath | N
 
 
 class _Dataflow(TorchDispatchMode):
-    """The kind of every tensor that is computed meanwhile; others are captured."""
+    """A record of the kind of every tensor that is computed within the mode; other tensors are captured."""
 
     def __init__(self, tensors: list[tuple[Tensor, Traced]]) -> None:
         super().__init__()
@@ -196,7 +197,7 @@ class _Dataflow(TorchDispatchMode):
         result = func(*args, **kwargs)
         inputs, outputs = tree_leaves((args, kwargs)), tree_leaves(result)
         is_pure = not func._schema.is_mutable and torch.Tag.nondeterministic_seeded not in func.tags
-        # what the function does next may follow from a number that it reads
+        # what the function does next may depend on a number that it reads
         reads_number = any(id(value) in self.kinds for value in inputs) and not all(
             isinstance(value, Tensor) for value in outputs
         )
@@ -234,7 +235,7 @@ class _Dataflow(TorchDispatchMode):
         return Index(query, key) if func in SUMS and result.dtype == torch.int64 else None
 
     def _kind_of_score(self, func: Any, args: Any) -> Traced:
-        """Return the kind of what an operator makes of one score and values that are known."""
+        """Return the kind of an operator's result for one score and known values."""
         kinds = [self.kind(value) for value in args]
         index, score = next((index, kind) for index, kind in enumerate(kinds) if isinstance(kind, ScorePath))
         rest = [*args[:index], *args[index + 1 :]]
@@ -262,5 +263,5 @@ class _Dataflow(TorchDispatchMode):
 
 
 def _factors(kind: Traced) -> tuple[int, int]:
-    """Return the factors of a value's query and key index; none of a function of head and offset."""
+    """Return the factors of a value's query and key index; zeros for a function of head and offset."""
     return (kind.query, kind.key) if isinstance(kind, Index) else (0, 0)

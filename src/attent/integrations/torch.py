@@ -1,6 +1,6 @@
-"""PyTorch's `scaled_dot_product_attention` on a CPU by our kernel, in any model, until PyTorch's own is restored.
+"""Run PyTorch's `scaled_dot_product_attention` on a CPU by our kernel, in any model, until PyTorch's own is restored.
 
-On request the float32 products of linear layers come along, by oneDNN where that is the faster library.
+On request, the float32 products of linear layers are computed by oneDNN where it is the faster library.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from attent.ops.linear import linear
 __all__ = ["NAME", "MultiheadAttention", "addmm", "mm", "register", "scaled_dot_product_attention"]
 
 NAME = "attent"
-# Of fewer multiplications PyTorch's kernel is done before ours is chosen and called, in 80 µs without gradients and 270
-# with: level with AVX2 at 9 million, or at 1 million with dropout, measured with torch 2.13 on an AMD EPYC, and sooner
-# where our kernel has wider registers.
+# Below this many multiplications PyTorch's kernel finishes before ours is chosen and called, which takes 80 µs without
+# gradients and 270 with: level with AVX2 at 9 million, or at 1 million with dropout, measured with torch 2.13 on an AMD
+# EPYC, and sooner where our kernel has wider registers.
 MULTIPLICATIONS, MULTIPLICATIONS_WITH_DROPOUT = 2**22, 2**20
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # pyright: ignore[reportAttributeAccessIssue]
 _AUTOGRAD = torch._C.DispatchKey.AutogradCPU  # pyright: ignore[reportAttributeAccessIssue]
@@ -53,7 +53,7 @@ def register(*, linear: bool = False) -> None:
 
     While it is active, `scaled_dot_product_attention` on a CPU runs our kernel wherever `attend` would choose it, and
     so do the modules and models that call it. Every other call runs PyTorch's own code, bit for bit: docs/adopting.md
-    says which.
+    lists these calls.
 
     Args:
         linear: whether float32 products of two matrices on a CPU, which linear layers and their gradients consist of,
@@ -70,17 +70,17 @@ def register(*, linear: bool = False) -> None:
 
 @dataclass
 class _Handle:
-    """The kernels in PyTorch's dispatcher."""
+    """The kernels that are registered with PyTorch's dispatcher."""
 
     library: Library
 
     def remove(self) -> None:
-        """Give the operators back to PyTorch."""
+        """Restore PyTorch's own operators."""
         self.library._destroy()  # pyright: ignore[reportPrivateUsage]
 
 
 def _activate(*, linear: bool) -> _Handle:
-    # fetched while they are PyTorch's
+    # fetched while they are still PyTorch's
     for name in ("scaled_dot_product_attention", "addmm", "mm"):
         _pytorch_kernel(name)
     library = Library("aten", "IMPL")
@@ -101,14 +101,14 @@ def _pytorch_kernel(name: str) -> Any:
 
 
 def addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """Compute β b + α L R, as `torch.addmm` does, by oneDNN where it takes b + L R, else by PyTorch's own kernel."""
+    """Compute β b + α L R, as `torch.addmm` does, by oneDNN if it supports b + L R, else by PyTorch's own kernel."""
     if beta == alpha == 1 and onednn.can_serve(left, right, bias):
         return onednn.product(left, right, bias)
     return _pytorch_kernel("addmm").call_boxed(_CPU, bias, left, right, beta=beta, alpha=alpha)
 
 
 def mm(left: Tensor, right: Tensor) -> Tensor:
-    """Compute L R, as `torch.mm` does, by oneDNN where it takes it, else by PyTorch's own kernel."""
+    """Compute L R, as `torch.mm` does, by oneDNN if it supports them, else by PyTorch's own kernel."""
     return (
         onednn.product(left, right)
         if onednn.can_serve(left, right)
@@ -129,7 +129,7 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Compute PyTorch's function of this name by our kernel where `attend` would, else by PyTorch's own code.
 
-    Dropout takes its seed from PyTorch's generator.
+    Dropout draws its seed from PyTorch's generator.
     """
     is_pytorchs = _is_short(query, key, dropout_p) or _is_called_by_attend(sys._getframe(1))
     if not is_pytorchs and _can_serve(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
@@ -146,9 +146,9 @@ def scaled_dot_product_attention(
 
 
 def _is_short(query: Tensor, key: Tensor, dropout: float) -> bool:
-    """Return whether PyTorch is faster whatever the processor, or a tensor has no two axes.
+    """Return whether PyTorch is faster on any processor, or a tensor has fewer than two axes.
 
-    Asked first, for it is cheap.
+    This is checked first because it is cheap.
     """
     if query.dim() < 2 or key.dim() < 2 or query.shape[-2] == 1:
         # `attend` leaves single queries to PyTorch, and a step of decoding is too short for its checks
@@ -157,7 +157,7 @@ def _is_short(query: Tensor, key: Tensor, dropout: float) -> bool:
 
 
 def _is_called_by_attend(frame: FrameType | None) -> bool:
-    """Return whether `attend` calls, which has chosen PyTorch."""
+    """Return whether the caller is `attend`, which has already chosen PyTorch."""
     if frame is not None and frame.f_globals is vars(patching):
         frame = frame.f_back
     return frame is not None and frame.f_globals is vars(sdpa)
@@ -166,7 +166,7 @@ def _is_called_by_attend(frame: FrameType | None) -> bool:
 def _can_serve(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, is_causal: bool, has_groups: bool
 ) -> bool:
-    """Return whether a call means to `attend` what it means to PyTorch; not so where PyTorch broadcasts or raises."""
+    """Return whether a call means the same to `attend` as to PyTorch; it does not if PyTorch broadcasts or raises."""
     inputs = [query, key, value] if mask is None else [query, key, value, mask]
     if not all(type(tensor) in (Tensor, nn.Parameter) and tensor.numel() for tensor in inputs):
         return False
@@ -205,7 +205,7 @@ def _is_readable_mask(mask: Tensor, query: Tensor, keys: int) -> bool:
 def _prepare(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, is_causal: bool, scale: float | None
 ) -> Prepared:
-    """Return the call as `attend` takes it: a causal mask starts with the first key."""
+    """Return the call in the form of `attend`: a causal mask starts with the first key."""
     if mask is not None and mask.dim() == 3:
         # (B, Tq, Tk) of three axes, (H, Tq, Tk) of four
         mask = mask[:, None] if query.dim() == 3 else mask[None]
@@ -229,9 +229,9 @@ class MultiheadAttention(nn.MultiheadAttention):
     Weights are a `LazyTensor`: asking for them, as `need_weights=True` does by default, costs nothing until their
     numbers are read.
 
-    What differs: a query that may see nothing gets zeros, where PyTorch's module gives NaN; the weights are those
-    before dropout; dropped weights are others than PyTorch's at the same seed. Compiled graphs, transforms of
-    torch.func, traces and nested tensors run PyTorch's own code.
+    Differences: a query that may see no key gets zeros, while PyTorch's module gives NaN; the weights are those before
+    dropout; the same seed drops different weights than in PyTorch. Compiled graphs, transforms of torch.func, traces
+    and nested tensors run PyTorch's own code.
 
     Example:
         >>> layer = attent.integrations.torch.MultiheadAttention(512, 8, batch_first=True)
@@ -249,7 +249,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend, in PyTorch's signature.
+        """Attend, with PyTorch's signature.
 
         Args:
             query: (Tq, E), (Tq, B, E), or (B, Tq, E) with `batch_first`.
@@ -264,11 +264,11 @@ class MultiheadAttention(nn.MultiheadAttention):
             is_causal: a promise that `attn_mask` hides the keys after each query's own, and nothing else.
 
         Returns:
-            The result, of the query's layout, and the weights, (B, Tq, Tk) or (B, H, Tq, Tk), without B if the query
+            The result, in the query's layout, and the weights, (B, Tq, Tk) or (B, H, Tq, Tk), without B if the query
             has none; None without `need_weights`.
 
         Raises:
-            ShapeError: tensors that do not fit together.
+            ShapeError: the tensors do not fit together.
             ArgumentError: `is_causal` without an `attn_mask`.
         """
         if torch.compiler.is_compiling() or torch.jit.is_tracing() or is_transformed() or query.is_nested:  # pyright: ignore[reportPrivateImportUsage]
@@ -283,7 +283,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         batch, _, queries, _ = parts[0].shape
         keys = parts[1].shape[2]
         added = (self.bias_k is not None) + self.add_zero_attn
-        # PyTorch takes the hint where it takes its fused kernel
+        # PyTorch uses the hint where it uses its fused kernel
         if is_causal and key_padding_mask is None and not need_weights and not added:
             mask, bias = Causal(), None
         else:
@@ -301,7 +301,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         return output, LazyTensor(weights, dtype, is_averaged=average_attn_weights, is_batched=is_batched)
 
     def _prepare(self, parts: Sequence[Tensor], mask: Mask | None, bias: Tensor | None) -> Prepared:
-        """Return the call of queries, keys and values with heads, (B, H, T, D)."""
+        """Return the call for queries, keys and values with heads, (B, H, T, D)."""
         dropout = self.dropout if self.training else 0.0
         return prepare(
             parts[0],
@@ -326,14 +326,14 @@ class MultiheadAttention(nn.MultiheadAttention):
         return tuple(linear(*operands) for operands in zip((query, key, value), weights, biases, strict=True))
 
     def _split_heads(self, features: Tensor) -> Tensor:
-        """Return (B, H, T, D) of (T, E), (T, B, E) or, batch first, (B, T, E)."""
+        """Return features (T, E), (T, B, E) or, batch first, (B, T, E) as (B, H, T, D)."""
         heads = features.unflatten(-1, (self.num_heads, self.head_dim))
         if features.dim() == 2:
             return heads.transpose(0, 1)[None]
         return heads.transpose(1, 2) if self.batch_first else heads.permute(1, 2, 0, 3)
 
     def _with_added_keys(self, features: Tensor, bias: Tensor | None) -> Tensor:
-        """Return keys or values (B, H, Tk, D) with `bias_k` or `bias_v`, and with zeros, where the module adds them."""
+        """Return keys or values (B, H, Tk, D) with `bias_k` or `bias_v`, and with zeros, if the module adds them."""
         if bias is not None:
             learned = (
                 bias.to(features.dtype).view(1, self.num_heads, 1, self.head_dim).expand(len(features), -1, -1, -1)
@@ -355,7 +355,7 @@ def _check_axes(query: Tensor, key: Tensor, value: Tensor, module: nn.MultiheadA
 def _merge_masks(
     attn_mask: Tensor | None, key_padding_mask: Tensor | None, shape: tuple[int, int, int, int], added: int
 ) -> tuple[Mask | None, Tensor | None]:
-    """Return the mask and the bias of (B, H, Tq, Tk) scores that PyTorch's two masks mean.
+    """Return the mask and the bias of (B, H, Tq, Tk) scores that are equivalent to PyTorch's two masks.
 
     Every query sees the added keys.
     """
@@ -386,7 +386,7 @@ def _merge_masks(
 def _visible(hidden: Tensor, added: int, *, may_be_padding: bool) -> Mask:
     """Return the mask of pairs that are not hidden.
 
-    Padding at the end of the sequences is one of lengths, which spares its keys.
+    Padding at the end of the sequences becomes a mask of lengths, which skips its keys.
     """
     visible = F.pad(~hidden, (0, added), value=True)
     if may_be_padding and not added and visible.device.type == "cpu":

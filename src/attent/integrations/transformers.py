@@ -29,10 +29,10 @@ _accepts_boolean: dict[type, bool] = {}
 def register() -> None:
     """Register `attn_implementation="attent"` with Hugging Face's transformers.
 
-    `attent.attend` with the model's own masks. This registers masks too: boolean ones for models that are known to
-    accept them, else float ones as for eager attention, which models such as LongT5 add to the scores that they compute
-    themselves. A model that computes all its attention itself, such as BLOOM, is refused when it is built; a model that
-    computes part of it gets a warning.
+    Models then call `attent.attend` with their own masks. This registers masks too: boolean ones for models that are
+    known to accept them, else float ones as for eager attention, which models such as LongT5 add to the scores that
+    they compute themselves. A model that computes all its attention itself, such as BLOOM, is refused when it is built;
+    a model that computes part of it gets a warning.
 
     Example:
         >>> attent.integrations.transformers.register()
@@ -40,7 +40,7 @@ def register() -> None:
 
     Raises:
         MissingExtraError: transformers is not installed.
-        VersionError: it is too old.
+        VersionError: transformers is too old.
         ImplementationError: this version of transformers has no hook to check a model before it is built.
     """
     with needs(f"attn_implementation={NAME!r} needs transformers", "transformers"):
@@ -163,7 +163,7 @@ def attention(
 
 
 def _check_options(module: nn.Module, options: dict[str, Any]) -> None:
-    """Refuse what a model asks for that attend does not have."""
+    """Raise an error if a model requests a feature that attend does not have."""
     for name, feature in UNSUPPORTED.items():
         if options.get(name) is not None:
             raise ImplementationError(
@@ -185,7 +185,7 @@ def _needs_weights(options: dict[str, Any]) -> bool:
     """Return whether the caller of the model asked for weights; False in a graph that is compiled or traced."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
         return False
-    # most models collect outputs by hooks, and not all of them hand the option on
+    # most models collect outputs by hooks, and not all of them pass the option on
     capturing = sys.modules.get("transformers.utils.output_capturing")
     outputs = None if capturing is None else capturing._active_collector.get()
     return bool(options.get("output_attentions")) or any("attentions" in name for name in outputs or ())

@@ -1,1 +1,1 @@
-"""The implementations other than the reference formula; each file provides `unsupported(call)` and `run(call, query, key, value)`."""
+"""The implementations other than the formula; each provides `unsupported(call)` and `run(call, query, key, value)`."""

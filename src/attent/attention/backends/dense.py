@@ -83,7 +83,7 @@ def _offset_bias(call: Call) -> Tensor | None:
 
 
 def _bias_by_offset(call: Call, offsets: Tensor) -> Tensor | None:
-    """Return the bias of pairs whose key's index is this much larger than the query's; None if offsets do not determine it."""
+    """Return the bias by offset, the key's index minus the query's; None if offsets do not determine it."""
     assert call.position is not None
     start = call.start
     if isinstance(start, Tensor):

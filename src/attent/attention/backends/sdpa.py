@@ -166,7 +166,7 @@ def _with_bias(call: Call, allowed: Tensor | None) -> Tensor | None:
 
 
 def sparse_bands(call: Call) -> list[Band] | None:
-    """Return the bands to compute, none of them empty; None if computing all pairs at once is faster or the only way."""
+    """Return the bands to compute, none of them empty; None if all pairs at once are faster or the only way."""
     # for causality from the first key on, PyTorch skips hidden pairs itself
     if call.mask is None or (
         isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and call.start == 0

@@ -1,4 +1,4 @@
-"""A map as a stream of tiles, each computed in place and dropped, so that statistics need memory linear in the sequence."""
+"""A map as a stream of tiles, each computed in place and dropped, so statistics take linear memory."""
 
 from __future__ import annotations
 
