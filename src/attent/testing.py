@@ -62,7 +62,7 @@ def check_part(
         ShapeError: the part was made for different sizes.
     """
     if isinstance(part, type | str):
-        raise ArgumentError(f"check_part needs a part itself, such as an instance, got {part!r}")
+        raise ArgumentError(f"check_part needs a part, such as an instance, got {part!r}")
     if isinstance(part, nn.Module):
         part = copy.deepcopy(part).double()
     if not isinstance(part, Normalizer | Mask | Position | Weighting):
@@ -186,16 +186,16 @@ def _score(trial: _Trial) -> None:
     name, last = list(score.steps(query, key).items())[-1]
     if name != "scores":
         trial.fail(f"its steps must end in 'scores', got {name!r}")
-    trial.equal("the last of its steps must be what forward returns", last, expected)
+    trial.equal("the last of its steps must equal what forward returns", last, expected)
     key_side = score.lower_key(key)
     query_side = score.lower_query(query, key_side.center)
     trial.equal(
-        "lower_query and lower_key must make what forward returns", score.score_lowered(query_side, key_side), expected
+        "lower_query and lower_key must give what forward returns", score.score_lowered(query_side, key_side), expected
     )
     start = trial.keys // 2
     later = score.lower_later_key(key[:, :, start:], start, key_side.center)
     trial.equal(
-        "lower_later_key must lower keys as lower_key does among others",
+        "lower_later_key must lower keys as lower_key does in a longer sequence",
         score.score_lowered(query_side, later),
         expected[..., start:],
     )
@@ -225,7 +225,7 @@ def _normalizer(trial: _Trial) -> None:
     )
     if normalizer.shift_invariant:
         trial.equal(
-            "it says shift_invariant, and its weights change when 3 is added to all scores",
+            "it declares shift_invariant, but its weights change when 3 is added to all scores",
             normalizer(scores + 3.0),
             weights,
         )
@@ -236,14 +236,14 @@ def _normalizer(trial: _Trial) -> None:
         trial.fail(f"a hidden pair must have weight zero, got up to {float(masked[~allowed].abs().max()):.3g}")
     for garbage in (1e6, torch.nan):
         replaced = normalizer(scores.masked_fill(~allowed, garbage), allowed)
-        trial.equal(f"the weights must not depend on hidden scores, of which {garbage} was made", replaced, masked, 0.0)
+        trial.equal(f"the weights must not depend on hidden scores that were set to {garbage}", replaced, masked, 0.0)
     if normalizer.is_distribution:
         for name, rows in (("", weights), (" of what is seen", masked[..., 1:, :])):
             low, high, smallest = row_sums(rows)
             if max(1.0 - low, high - 1.0, -smallest) > CLOSE:
                 trial.fail(
-                    f"it says distribution, but its rows{name} sum to {low:.4g} to {high:.4g}, with a least weight of "
-                    f"{smallest:.4g}"
+                    f"it declares is_distribution, but its rows{name} sum to {low:.4g} to {high:.4g}, with a smallest "
+                    f"weight of {smallest:.4g}"
                 )
     trial.linear("a row's weights", lambda keys: normalizer(trial.random(1, 1, 1, keys)))
 
@@ -255,7 +255,7 @@ def _tile(trial: _Trial, name: str, table: Callable[[Pairs], Tensor], dtype: tor
     rows, columns = torch.arange(1, trial.queries, 2), torch.arange(0, trial.keys, 2)
     expected = whole[:, :, rows][..., columns]
     part = trial.shaped(f"{name} of some pairs", table(call.pairs(rows, columns)), expected.shape, dtype)
-    trial.equal(f"{name} of some rows and keys must be those of all", part, expected)
+    trial.equal(f"{name} of some rows and keys must equal those of all", part, expected)
     trial.linear(f"{name} of one row", lambda keys: table(trial.prepared(keys, keys).call.pairs(torch.arange(1))))
     return whole
 
@@ -300,7 +300,7 @@ def _mask(trial: _Trial) -> None:
 def _position(trial: _Trial) -> None:
     position: Position = trial.part
     if not (position.rotates or position.biases):
-        trial.fail("it must say turns or biases")
+        trial.fail("it must set rotates or biases")
     if position.biases:
         bias = _tile(trial, "bias", position.bias, None)
         if not bias.is_floating_point() or not bias.isfinite().all():
@@ -310,15 +310,15 @@ def _position(trial: _Trial) -> None:
         if by_offset is not None:
             by_offset = trial.shaped("bias_by_offset", by_offset, (trial.heads, trial.queries * trial.keys), None)
             trial.equal(
-                "bias_by_offset must be what bias adds to pairs so far apart",
+                "bias_by_offset must equal the bias of pairs at that offset",
                 by_offset.reshape(bias.shape[1:]),
                 bias[0],
             )
     if position.rotates:
         features, positions = trial.sides()[0], torch.arange(trial.queries)[None]
-        rotated = trial.shaped("turn of float64", position.rotate(features, positions), tuple(features.shape))
+        rotated = trial.shaped("rotation of float64", position.rotate(features, positions), tuple(features.shape))
         part = position.rotate(features[:1, :, 1::2], positions[:, 1::2])
-        trial.equal("a token must turn by its own position, whatever its neighbors", part, rotated[:1, :, 1::2])
+        trial.equal("a token's rotation must depend only on its own position", part, rotated[:1, :, 1::2])
 
 
 def _weighting(trial: _Trial) -> None:
@@ -363,10 +363,10 @@ def _in_attention(trial: _Trial) -> None:
         )
         for name, tensor in result.items():
             if not tensor.isfinite().all():
-                trial.fail(f"{name} must be finite where a query may see nothing, by {implementation}")
-            message = f"{name} must not depend on a key that no query sees, of which NaN was made, by {implementation}"
+                trial.fail(f"{name} must be finite if a query may see no key, by {implementation}")
+            message = f"{name} must not depend on a key that no query sees and that was set to NaN, by {implementation}"
             trial.equal(message, spoilt[name], tensor, 0.0)
-            trial.equal(f"{name} must be the formula's, by {implementation}", tensor, expected[name])
+            trial.equal(f"{name} must equal the formula's, by {implementation}", tensor, expected[name])
     gradients = [expected[f"the gradient of {name}"] for name in inputs]
     for (name, tensor), gradient in zip(inputs.items(), gradients, strict=True):
         direction = trial.random(*tensor.shape)
@@ -378,7 +378,7 @@ def _in_attention(trial: _Trial) -> None:
                 tensor.add_(direction, alpha=-step)
         if abs(slope - difference) > SLOPES * max(1.0, abs(difference)):
             message = f"along a random direction {slope:.6g}, by differences {difference:.6g}"
-            trial.fail(f"the gradient of {name} must be that of differences: {message}")
+            trial.fail(f"the gradient of {name} must match finite differences: {message}")
 
 
 def _product(query: Tensor, key: Tensor) -> Tensor:

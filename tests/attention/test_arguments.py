@@ -57,10 +57,14 @@ class Short(Score):
         ),
         ({"bias": [[0.0] * 10**5]}, ArgumentError, "bias must be a tensor, got [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, ...]]"),
         ({"score": "a" * 10**5}, ArgumentError, "unknown score 'aaa"),
-        ({"is_causal": True}, ArgumentError, "attend takes no is_causal: is_causal=True is mask='causal'"),
-        ({"scale": 0.5}, ArgumentError, "attend takes no scale: scale=s is score=attent.attention.scores.ScaledDot(s)"),
+        ({"is_causal": True}, ArgumentError, "attend takes no is_causal: for is_causal=True pass mask='causal'"),
+        (
+            {"scale": 0.5},
+            ArgumentError,
+            "attend takes no scale: for scale=s pass score=attent.attention.scores.ScaledDot(s)",
+        ),
         ({"attn_mask": None}, ArgumentError, "attend takes no attn_mask: a boolean attn_mask is mask, and one of"),
-        ({"dropout_p": 0.1}, ArgumentError, "attend takes no dropout_p: dropout_p is dropout, which needs a seed"),
+        ({"dropout_p": 0.1}, ArgumentError, "attend takes no dropout_p: pass dropout_p as dropout, with a seed"),
         ({"enable_gqa": True}, ArgumentError, "attend takes no enable_gqa: key and value may have fewer heads than"),
         ({"score": Short()}, ShapeError, "score Short must return (B, H, Tq, Tk) = (2, 3, 5, 11), got (2, 3, 5, 4)"),
         ({"score": lambda q, k: 1.0}, ShapeError, "a score must return (B, H, Tq, Tk) = (2, 3, 5, 11), got float"),
@@ -80,7 +84,7 @@ def test_what_pytorch_calls_otherwise_is_what_the_remedy_says() -> None:
 
 
 def test_leading_axes_are_not_broadcast() -> None:
-    message = "query, key and value must have the same number of axes, for leading axes are not broadcast, got {}"
+    message = "query, key and value must have the same number of axes (leading axes are not broadcast), got {}"
     for tensors, shapes in (
         ((QUERY[:, 0], KEY, VALUE), "(2, 5, 7), (2, 3, 11, 7), (2, 3, 11, 13)"),
         ((QUERY[0, 0], KEY[:1, 0], VALUE[:1, 0]), "(5, 7), (1, 11, 7), (1, 11, 13)"),

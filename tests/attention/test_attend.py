@@ -23,7 +23,7 @@ QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5,
 DOT = [name for name in IMPLEMENTATIONS if name not in ("dense", "tanh")]
 # of a type in which the extension's presence makes no difference
 EXACT_SIDES = QUERY.double(), KEY.double(), VALUE.double()
-SHORT = "it takes float32, bfloat16 and float16, not torch.float64"
+SHORT = "it supports float32, bfloat16 and float16, not torch.float64"
 TANH = "score ScaledDot has no tanh form"
 SOFTMAX = "its normalizer is softmax, not Sparsemax"
 
@@ -73,10 +73,10 @@ def test_a_map_is_made_once_for_whoever_wants_it(monkeypatch: pytest.MonkeyPatch
 def test_explain_says_which_runs_and_why_not_the_others() -> None:
     explanation = explain(*EXACT_SIDES)
     assert explanation.chosen == "sdpa"
-    first = "sdpa was asked first"
+    first = "sdpa takes precedence"
     assert explanation.reasons == {"dense": SHORT, "tanh": TANH, "reference": first, "tiled": first}
     explanation = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
-    reasons = {"dense": SOFTMAX, "sdpa": SOFTMAX, "tanh": TANH, "tiled": "reference was asked first"}
+    reasons = {"dense": SOFTMAX, "sdpa": SOFTMAX, "tanh": TANH, "tiled": "reference takes precedence"}
     assert str(explanation) == "\n".join(
         ["reference runs", *(f"{name} does not: {reason}" for name, reason in reasons.items())]
     )

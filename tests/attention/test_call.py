@@ -138,11 +138,15 @@ def test_keys_are_lowered_as_a_cache_keeps_them() -> None:
     ("changed", "error", "message"),
     [
         ({"query": QUERY.int()}, DTypeError, "query, key and value must be floating point, got torch.int32,"),
-        ({"key": KEY.double()}, DTypeError, "query, key and value must have one dtype, got torch.float32,"),
+        ({"key": KEY.double()}, DTypeError, "query, key and value must have the same dtype, got torch.float32,"),
         ({"key": [1.0]}, ArgumentError, "query, key and value must be tensors, got Tensor, list, Tensor"),
-        ({"value": VALUE.to("meta")}, DeviceError, "query, key and value must lie on one device, got cpu, cpu, meta"),
-        ({"bias": torch.zeros(5, 7, device="meta")}, DeviceError, "bias must lie on cpu as query, got meta"),
-        ({"query_start": torch.zeros(2, device="meta").long()}, DeviceError, "query_start must lie on cpu as query,"),
+        (
+            {"value": VALUE.to("meta")},
+            DeviceError,
+            "query, key and value must be on the same device, got cpu, cpu, meta",
+        ),
+        ({"bias": torch.zeros(5, 7, device="meta")}, DeviceError, "bias must be on cpu like query, got meta"),
+        ({"query_start": torch.zeros(2, device="meta").long()}, DeviceError, "query_start must be on cpu like query,"),
         ({"query": QUERY[None]}, ShapeError, "query, key and value must be (B, H, T, D), (B, T, D) or (T, D), got (1,"),
         ({"key": KEY[:1]}, ShapeError, "key must be (B, …) with B = 2 as in query, got (1, 4, 7, 3)"),
         ({"value": VALUE[:, :, :6]}, ShapeError, "value must be (B, H, Tk, Dv) = (2, 4, 7, Dv) as key, got (2, 4, 6,"),
@@ -206,7 +210,7 @@ class Share(Normalizer):
 def test_rows_that_are_not_the_distribution_they_are_said_to_be_are_refused() -> None:
     query, key = torch.rand(2, 3, 5, 4), torch.rand(2, 3, 7, 4)
     for _ in range(2):  # not at the first call alone
-        with pytest.raises(ArgumentError, match=r"^normalizer Share says that each row's weights are nonnegative"):
+        with pytest.raises(ArgumentError, match=r"^normalizer Share declares that each row's weights are nonnegative"):
             attend(query, key, key, normalizer=Share())
     Share.is_distribution = False
     try:

@@ -155,7 +155,9 @@ def test_an_unknown_name_lists_the_known_and_the_nearest(choose, name: str, mess
 )
 def test_the_bare_name_of_a_part_with_parameters_shows_the_line(choose, name: str, line: str) -> None:
     kind = line.split("=")[0]
-    message = f"{kind} {name!r} has parameters or values that its bare name cannot give: pass one you keep, {line}"
+    message = (
+        f"{kind} {name!r} needs arguments that its name alone does not provide: pass an instance that you keep, {line}"
+    )
     with pytest.raises(MissingArgumentError, match=f"^{re.escape(message)}"):
         choose(name)
 

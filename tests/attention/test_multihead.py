@@ -134,7 +134,7 @@ def test_from_torch_copies() -> None:
     nn.init.zeros_(original.in_proj_weight)
     assert converted.query_projection.weight.count_nonzero() == 36
     for arguments in ({"add_bias_kv": True}, {"add_zero_attn": True}):
-        with pytest.raises(ArgumentError, match="from_torch cannot take bias_k, bias_v or add_zero_attn"):
+        with pytest.raises(ArgumentError, match="from_torch does not support bias_k, bias_v or add_zero_attn"):
             MultiHeadAttention.from_torch(nn.MultiheadAttention(6, 3, **arguments))
 
 
@@ -155,7 +155,7 @@ def test_features_that_do_not_fit_are_said() -> None:
     attention = MultiHeadAttention(6, 3, memory_width=5)
     with pytest.raises(ShapeError, match=r"^features must be \(B, T, 5\), got \(2, 7, 6\)$"):
         attention(torch.randn(2, 7, 6))
-    with pytest.raises(ShapeError, match=r"^features of a single sequence must be \(T, E\), as the query's are,"):
+    with pytest.raises(ShapeError, match=r"^features of a single sequence must be \(T, E\), like the query,"):
         attention(torch.randn(7, 6), torch.randn(2, 7, 5))
     with pytest.raises(ShapeError, match=r"^features must be \(B, T, 5\), got \(7, 5\)$"):
         attention(torch.randn(2, 7, 6), torch.randn(7, 5))

@@ -324,5 +324,5 @@ def test_what_does_not_fit_is_refused() -> None:
         attent.flex_attention(query, key, value, return_lse=True, return_aux=AuxRequest(lse=True))
     with pytest.raises(ArgumentError, match="floating-point score"):
         attent.flex_attention(query, key, value, lambda s, b, h, i, j: i >= j)
-    with pytest.raises(DeviceError, match="block_mask must lie on"):
+    with pytest.raises(DeviceError, match="block_mask must be on"):
         attent.flex_attention(query, key, value, block_mask=blocks.to("meta"))

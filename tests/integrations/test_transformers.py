@@ -283,8 +283,7 @@ def test_a_model_that_computes_part_of_it_warns_and_gets_float_masks() -> None:
     config._attn_implementation = "attent"
     with pytest.warns(
         UserWarning,
-        match="the attention that LongT5LocalAttention, LongT5TransientGlobalAttention computes by itself stays as it "
-        "is",
+        match="the attention that LongT5LocalAttention, LongT5TransientGlobalAttention computes by itself is unchanged",
     ):
         model = transformers.LongT5Model(config).eval()
     model.load_state_dict(eager.state_dict())

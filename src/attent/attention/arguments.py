@@ -234,7 +234,7 @@ def _with_one_dtype(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool)
     if not (dtypes[0].is_floating_point and dtypes[1].is_floating_point and dtypes[2].is_floating_point):
         raise DTypeError(f"query, key and value must be floating point, got {', '.join(map(str, dtypes))}")
     if not devices[0] == devices[1] == devices[2]:
-        raise DeviceError(f"query, key and value must lie on one device, got {', '.join(map(str, devices))}")
+        raise DeviceError(f"query, key and value must be on the same device, got {', '.join(map(str, devices))}")
     if dtypes[0] == dtypes[1] == dtypes[2]:
         return query, key, value
     if (
@@ -248,7 +248,7 @@ def _with_one_dtype(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool)
     if is_autocast(query.device):
         common = torch.get_autocast_dtype(query.device.type)
         return query.to(common), key.to(common), value.to(common)
-    raise DTypeError(f"query, key and value must have one dtype, got {', '.join(map(str, dtypes))}")
+    raise DTypeError(f"query, key and value must have the same dtype, got {', '.join(map(str, dtypes))}")
 
 
 def _check_axes(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -256,7 +256,7 @@ def _check_axes(query: Tensor, key: Tensor, value: Tensor) -> None:
     if not query.dim() == key.dim() == value.dim():
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (query, key, value))
         raise ShapeError(
-            f"query, key and value must have the same number of axes, for leading axes are not broadcast, got {shapes}"
+            f"query, key and value must have the same number of axes (leading axes are not broadcast), got {shapes}"
         )
 
 
@@ -303,7 +303,7 @@ def _check_device(device: torch.device, **tensors: object) -> None:
     """Raise if one of the tensors is on another device."""
     for name, tensor in tensors.items():
         if isinstance(tensor, Tensor) and tensor.device != device:
-            raise DeviceError(f"{name} must lie on {device} as query, got {tensor.device}")
+            raise DeviceError(f"{name} must be on {device} like query, got {tensor.device}")
 
 
 def lengths_within(lengths: object, keys: int) -> Tensor:
@@ -348,9 +348,9 @@ def _check_distribution(
         low, high, minimum = row_sums(normalizer(scores))
     if max(1.0 - low, high - 1.0, -minimum) > 1e-3:
         raise ArgumentError(
-            f"normalizer {kind.__name__} says that each row's weights are nonnegative and sum to one, but they sum to "
-            f"{low:.4g} to {high:.4g} and the least is {minimum:.4g}; set is_distribution = False in the class, or "
-            "normalize"
+            f"normalizer {kind.__name__} declares that each row's weights are nonnegative and sum to one, but row sums "
+            f"range from {low:.4g} to {high:.4g} and the smallest weight is {minimum:.4g}; set is_distribution = False in "
+            "the class, or normalize"
         )
     _DISTRIBUTIONS.add(kind)
 

@@ -33,10 +33,10 @@ IMPLEMENTATIONS: dict[str, ModuleType] = {
 }
 # The arguments of PyTorch's function, and their equivalents here.
 OF_PYTORCH = {
-    "is_causal": "is_causal=True is mask='causal', and query_start=0 too where queries are fewer than keys",
-    "scale": "scale=s is score=attent.attention.scores.ScaledDot(s)",
-    "attn_mask": "a boolean attn_mask is mask, and one of floats is bias",
-    "dropout_p": "dropout_p is dropout, which needs a seed",
+    "is_causal": "for is_causal=True pass mask='causal', and query_start=0 if there are fewer queries than keys",
+    "scale": "for scale=s pass score=attent.attention.scores.ScaledDot(s)",
+    "attn_mask": "pass a boolean attn_mask as mask, and a float one as bias",
+    "dropout_p": "pass dropout_p as dropout, with a seed",
     "enable_gqa": "key and value may have fewer heads than query without it",
 }
 
@@ -184,8 +184,10 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return a line for each implementation."""
-        variant = {"batch": "", "varlen": ", for each sequence alone"}.get(self.variant, f", variant {self.variant}")
-        row = "" if self.row is None else f" (by the row {self.row!r} of the machines)"
+        variant = {"batch": "", "varlen": ", for each sequence separately"}.get(
+            self.variant, f", variant {self.variant}"
+        )
+        row = "" if self.row is None else f" (by the machine row {self.row!r})"
         lines = [f"{self.chosen} runs{variant}{row}"]
         return "\n".join(lines + [f"{name} does not: {reason}" for name, reason in self.reasons.items()])
 

@@ -89,8 +89,8 @@ class _Named:
         """
         if isinstance(part, type) and _required_arguments(part):
             raise MissingArgumentError(
-                f"{self.kind} {name!r} has parameters or values that its bare name cannot give: "
-                f"pass one you keep, {self.constructor_expression(name)}"
+                f"{self.kind} {name!r} needs arguments that its name alone does not provide: "
+                f"pass an instance that you keep, {self.constructor_expression(name)}"
                 + (f", or give its class {builder}" if builder else "")
             )
 
@@ -162,7 +162,7 @@ def mask(argument: str | Mask | None) -> Mask | None:
     """Return the mask for a name, or the Mask itself; raises as `score` does."""
     part = _masks.part(argument) if isinstance(argument, str) else argument
     if part is not None and not isinstance(part, Mask):
-        remedy = "; torch.as_tensor makes one of it" if isinstance(argument, list | tuple) else ""
+        remedy = "; convert it with torch.as_tensor" if isinstance(argument, list | tuple) else ""
         raise ArgumentError(f"mask must be a name, a Mask or a boolean tensor, got {brief(argument)}{remedy}")
     return part
 
@@ -174,7 +174,7 @@ def position(argument: str | Position | None) -> Position | None:
     """
     if isinstance(argument, str) and getattr(_positions.table.get(argument), "added", False):
         raise ArgumentError(
-            f"position {argument!r} is added to embeddings, before attention; inside it act rotary, alibi and "
+            f"position {argument!r} is added to embeddings, before attention; inside attention, use rotary, alibi or "
             "relative_bias"
         )
     part = _positions.part(argument) if isinstance(argument, str) else argument

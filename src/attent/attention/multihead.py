@@ -100,7 +100,7 @@ class MultiHeadAttention(nn.Module):
             ArgumentError: the original has bias_k, bias_v or add_zero_attn, which add keys that are not in the memory.
         """
         if original.bias_k is not None or original.bias_v is not None or original.add_zero_attn:
-            raise ArgumentError("from_torch cannot take bias_k, bias_v or add_zero_attn")
+            raise ArgumentError("from_torch does not support bias_k, bias_v or add_zero_attn")
         module = cls(
             original.embed_dim,
             original.num_heads,
@@ -316,7 +316,5 @@ class MultiHeadAttention(nn.Module):
 def _as_batch(features: Tensor) -> Tensor:
     """Return the features (T, E) of a single sequence as a batch of one."""
     if features.dim() != 2:
-        raise ShapeError(
-            f"features of a single sequence must be (T, E), as the query's are, got {tuple(features.shape)}"
-        )
+        raise ShapeError(f"features of a single sequence must be (T, E), like the query, got {tuple(features.shape)}")
     return features[None]

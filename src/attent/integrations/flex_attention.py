@@ -82,7 +82,7 @@ def flex_attention(
     refuse(
         (
             return_lse and return_aux is not None,
-            "return_lse is the former name of return_aux=AuxRequest(lse=True): give one of them",
+            "return_lse is the old name of return_aux=AuxRequest(lse=True): give only one of them",
         )
     )
     _check(query, key, block_mask, enable_gqa=enable_gqa)
@@ -104,7 +104,7 @@ def _check(query: Tensor, key: Tensor, block_mask: BlockMask | None, *, enable_g
     refuse(
         (
             query.is_nested or key.is_nested,
-            "flex_attention takes no nested tensors: pad them, and hide the padding with a block_mask",
+            "flex_attention does not support nested tensors: pad them, and hide the padding with a block_mask",
         )
     )
     if query.dim() != 4 or key.dim() != 4:
@@ -117,7 +117,7 @@ def _check(query: Tensor, key: Tensor, block_mask: BlockMask | None, *, enable_g
     if block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS):
         return
     if block_mask.kv_num_blocks.device != query.device:
-        raise DeviceError(f"block_mask must lie on {query.device} as query, got {block_mask.kv_num_blocks.device}")
+        raise DeviceError(f"block_mask must be on {query.device} as query, got {block_mask.kv_num_blocks.device}")
     sizes = tuple(block_mask.shape[-2:])
     if sizes != (query.shape[2], key.shape[2]):
         raise ShapeError(

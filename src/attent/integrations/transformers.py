@@ -95,7 +95,7 @@ def _check(model: Any) -> None:
         _accepts_boolean[config] = _accepts_boolean.get(config, True) and accepts_boolean and not computing
     if dispatching and computing:
         warnings.warn(
-            f"attn_implementation {NAME!r}: the attention that {names} computes by itself stays as it is", stacklevel=2
+            f"attn_implementation {NAME!r}: the attention that {names} computes by itself is unchanged", stacklevel=2
         )
 
 

@@ -179,7 +179,7 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"weighting": GaussianWindow(torch.zeros(B, TQ), 2.0)}, "its weights are not multiplied after normalization"),
     ):
         assert dense.unsupported(prepare(*tensors, **arguments).call) == reason
-    expected = "it takes float32, bfloat16 and float16, not torch.float64"
+    expected = "it supports float32, bfloat16 and float16, not torch.float64"
     assert dense.unsupported(prepare(*(tensor.double() for tensor in tensors)).call) == expected
     assert dense.unsupported(prepare(tensors[0][:, :, :0], *tensors[1:]).call) == "there is nothing to attend to"
     monkeypatch.setattr(native, "library", lambda: None)

@@ -59,7 +59,7 @@ def test_a_damaged_calibration_is_told_of_and_not_used(cache: Path, content: str
     heuristics._calibrated_row.cache_clear()
     cache.parent.mkdir()
     cache.write_text(content.replace("PROCESSOR", eligibility.processor_class()))
-    with pytest.warns(UserWarning, match="is no calibration and is not used"):
+    with pytest.warns(UserWarning, match="is not a valid calibration and is ignored"):
         assert current_row() is default
 
 
@@ -70,7 +70,7 @@ def test_explain_says_which_row_decided() -> None:
             explanation = explain(*TENSORS)
             assert (explanation.chosen, explanation.row) == (chosen, name)
             assert f"{chosen} runs" in str(explanation).splitlines()[0]
-            assert f"by the row {name!r}" in str(explanation)
+            assert f"by the machine row {name!r}" in str(explanation)
             assert attend(*TENSORS).shape == TENSORS[0].shape
     assert explain(*TENSORS, implementation="sdpa").row is None
     assert explain(*TENSORS, normalizer="sparsemax").row is None

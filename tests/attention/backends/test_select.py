@@ -54,7 +54,7 @@ def test_a_few_queries_take_the_plain_tanh() -> None:
     score, key = Additive(3, 3, 5), torch.randn(1, 1, 7, 3)
     for queries, slow in ((1, True), (3, True), (4, False)):
         reason = select.reason_to_skip("tanh", prepare(torch.randn(1, 1, queries, 3), key, key, score=score).call)
-        assert (reason == "fewer than 4 queries do not repay its exponentials of every key") is slow
+        assert (reason == "its exponentials of every key do not pay off for fewer than 4 queries") is slow
 
 
 def skip_reason(queries: int, keys: int, dtype: torch.dtype = torch.float32, **arguments: Any) -> str | None:
@@ -63,7 +63,7 @@ def skip_reason(queries: int, keys: int, dtype: torch.dtype = torch.float32, **a
 
 
 def test_the_row_of_the_machine_decides_between_dense_attention_and_pytorchs() -> None:
-    amx = "PyTorch is faster beyond {} keys by the row 'amx' of the machines"
+    amx = "PyTorch is faster beyond {} keys by the machine row 'amx'"
     with heuristics.using_row(heuristics.ROWS["amx"]):
         assert (
             skip_reason(4, 256)
@@ -83,7 +83,7 @@ def test_the_row_of_the_machine_decides_between_dense_attention_and_pytorchs() -
             is skip_reason(4, 2**17, mask="causal")
             is None
         )
-        bias, beyond = torch.zeros(4, 1025), "PyTorch is faster beyond 1024 keys by the row 'avx512' of the machines"
+        bias, beyond = torch.zeros(4, 1025), "PyTorch is faster beyond 1024 keys by the machine row 'avx512'"
         assert skip_reason(4, 1025, bias=bias) is skip_reason(4, 1025, mask=bias == 0) is None
         with torch.no_grad():
             assert skip_reason(4, 1025, torch.bfloat16, mask=bias == 0) == beyond
@@ -188,7 +188,7 @@ def held(ran: list[Any], tensors: Any, arguments: dict[str, Any]) -> str:
     attend(*tensors, **arguments)
     if explanation.variant == "varlen":
         assert ran[0] == "varlen"
-        assert "for each sequence alone" in str(explanation)
+        assert "for each sequence separately" in str(explanation)
     else:
         assert name_of(ran, tensors[1].shape[-2], explanation.chosen) == f"{explanation.chosen}, {explanation.variant}"
         assert str(explanation).startswith(f"{explanation.chosen} runs")

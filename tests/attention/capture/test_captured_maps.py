@@ -188,7 +188,7 @@ def test_what_cannot_be_joined() -> None:
     second = torch.randn(2, 1, 3, 4)
     with pytest.raises(ShapeError, match=r"the same batch and heads, got \(2, 3, 3, 3\), \(2, 1, 3, 3\)"):
         ConcatenatedMap([step_maps[0], attend(second, second, second, return_map=True)[1]])
-    with pytest.raises(ArgumentError, match="ask the map of one call"):
+    with pytest.raises(ArgumentError, match="use the map of one call"):
         ConcatenatedMap(step_maps).scores()
 
 

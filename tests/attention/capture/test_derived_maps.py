@@ -80,7 +80,7 @@ def test_norms_have_the_statistics_and_rows_of_maps() -> None:
     torch.testing.assert_close(norms.top(2).weights, dense.topk(2).values)
     torch.testing.assert_close(norms.received(), dense.sum(-2))
     torch.testing.assert_close(norms.pooled(2, 2, "max")[..., 0, 0], dense[..., :2, :2].amax((-2, -1)))
-    with pytest.raises(ArgumentError, match="entropy is that of a distribution, which ValueNorms weights are not"):
+    with pytest.raises(ArgumentError, match="entropy requires a distribution, which ValueNorms weights are not"):
         norms.entropy()
     snapshot = norms.keep()
     torch.testing.assert_close(snapshot.dense(), dense)
@@ -179,14 +179,14 @@ def test_what_norms_need_is_said() -> None:
             module(value)
     with pytest.raises(ArgumentError, match=r"norms of 0 \(Own\) need its output projection, and no layer is"):
         captured.norms()["0"]
-    with pytest.raises(ArgumentError, match="its output is ReLU, no linear layer"):
+    with pytest.raises(ArgumentError, match="its output is ReLU, not a linear layer"):
         captured.norms()["1"]
     with pytest.raises(UnseenError, match="no map of 'there'"):
         captured.norms({"there": None})
     with pytest.raises(UnseenError, match=r"no norms of 'there'; there are maps of '0', '1'"):
         captured.norms()["there"]
     value: Any = "layer"
-    with pytest.raises(ArgumentError, match="an output projection is a linear layer"):
+    with pytest.raises(ArgumentError, match="an output projection must be a linear layer"):
         captured.norms({"0": value})
     with pytest.raises(ShapeError, match="takes 7 features, and 3 heads have 6 each"):
         captured.norms({"0": torch.randn(5, 7)})["0"].dense()
@@ -222,7 +222,7 @@ def test_calls_of_a_shared_layer_have_no_rollout() -> None:
     shares = captured.rollout()
     assert [*shares] == ["0", "0#2"]
     torch.testing.assert_close(shares["0"].dense(), 0.5 * (captured["0"].dense().mean(1, keepdim=True) + torch.eye(5)))
-    with pytest.raises(ArgumentError, match=r"^there is no rollout of 0#2: which of the calls of one module lies"):
+    with pytest.raises(ArgumentError, match=r"^there is no rollout of 0#2: the order of the calls of one module"):
         shares["0#2"]
     # a stack that runs twice has two
     model = Stack()
@@ -249,5 +249,5 @@ def test_norms_behind_a_gate_of_any_name_are_refused() -> None:
     model = Gated()
     with watch(model) as captured, torch.no_grad():
         model(torch.randn(1, 4, 6))
-    with pytest.raises(ArgumentError, match=r"\(Gated\) are not known: its code takes a sigmoid, which may gate"):
+    with pytest.raises(ArgumentError, match=r"\(Gated\) are not known: its code uses a sigmoid, which may gate"):
         captured.norms()[""]

@@ -205,7 +205,7 @@ def test_contexts_nest_and_end_with_an_error() -> None:
             assert torch.equal(model["one"](features), expected)
             assert is_intervened([model["two"]])
         assert not is_intervened([model["two"]])
-        with pytest.raises(ArgumentError, match=r"^head 0 of one is changed already by a context around this one$"):
+        with pytest.raises(ArgumentError, match=r"^head 0 of one is already changed by an enclosing context$"):
             intervene(model, {"one": {0: "uniform", 2: "zero"}}).__enter__()
 
     def fail(weights: Tensor) -> Tensor:
@@ -235,11 +235,14 @@ def test_what_cannot_be_changed_is_said() -> None:
     model, features = nn.Sequential(MultiHeadAttention(6, 3), nn.Linear(6, 6)), torch.randn(1, 4, 6)
     name: Any = "bert-base"
     for changes, message in [
-        ({"1": {-1: "zero"}}, r"^a head of 1 is a whole number from 0, got -1$"),
-        ({"1": {True: "zero"}}, r"^a head of 1 is a whole number from 0, got True$"),
+        ({"1": {-1: "zero"}}, r"^a head of 1 must be a whole number from 0, got -1$"),
+        ({"1": {True: "zero"}}, r"^a head of 1 must be a whole number from 0, got True$"),
         ({"0": [1, 2]}, r"^the changes of 0 must be {head: change}, got list$"),
         (["0"], r"^changes must be {path: {head: change}}, got list$"),
-        ({"0": {1: 0.0}}, r"^head 1 of 0 is changed to zero or uniform or mean, or by a function of its weights, got"),
+        (
+            {"0": {1: 0.0}},
+            r"^head 1 of 0 must be changed to zero or uniform or mean, or by a function of its weights, got",
+        ),
     ]:
         broken: Any = changes
         with pytest.raises(ArgumentError, match=message):
@@ -307,7 +310,7 @@ def test_what_runs_compiled_is_changed_or_refused(was_run: bool, has_gradients: 
             else:
                 torch.testing.assert_close(output, expected, atol=1e-6, rtol=1e-6)
     model.layers[0].forward = torch.compile(model.layers[0].forward, backend="eager")
-    with pytest.raises(ArgumentError, match=r"^intervene: TransformerEncoder is compiled, and would run as before"):
+    with pytest.raises(ArgumentError, match=r"^intervene: TransformerEncoder is compiled, and would run unchanged"):
         intervene(model, changes)  # pyright: ignore[reportArgumentType]
 
 
@@ -323,7 +326,7 @@ def test_replicas_of_data_parallel_are_refused() -> None:
 def test_a_compiled_model_is_refused() -> None:
     model = MultiHeadAttention(6, 3)
     model.compile(backend="eager")
-    with pytest.raises(ArgumentError, match=r"^intervene: MultiHeadAttention is compiled, and would run as before"):
+    with pytest.raises(ArgumentError, match=r"^intervene: MultiHeadAttention is compiled, and would run unchanged"):
         intervene(model, {"": {0: "zero"}})
     features = torch.randn(1, 4, 6)
     with torch.compiler.set_stance("force_eager"), intervene(model, {"": {0: "zero"}}):

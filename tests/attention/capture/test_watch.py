@@ -308,7 +308,7 @@ def test_printed_it_says_what_was_seen_and_what_was_not() -> None:
         "  one  (2, 3, 5, 5) … (2, 5, 5), 6 calls",
         "  one.attention  (2, 2, 5, 5) … (2, 2, 5, 5), 3 calls",
         "  not seen: two (MultiheadAttention): it was not called, or computes its weights by itself: "
-        "F.scaled_dot_product_attention or attent.attend would be seen",
+        "use F.scaled_dot_product_attention or attent.attend to make it visible",
     ]
     with watch(nn.Linear(2, 2)) as watched:
         pass

@@ -214,9 +214,9 @@ def test_what_cannot_be_said_is_our_error(wrong, error: type[Exception], message
 @pytest.mark.parametrize("normalizer", ["sigmoid", "identity"])
 def test_what_is_no_distribution_has_neither_entropy_nor_mean_distance(normalizer: str) -> None:
     weights = a_map(normalizer=normalizer)
-    with pytest.raises(ArgumentError, match=r"^the entropy is that of a distribution, which (Sigmoid|Identity)"):
+    with pytest.raises(ArgumentError, match=r"^the entropy requires a distribution, which (Sigmoid|Identity)"):
         weights.entropy()
-    with pytest.raises(ArgumentError, match=r"^the mean distance is that of a distribution"):
+    with pytest.raises(ArgumentError, match=r"^the mean distance requires a distribution"):
         weights.distance()
 
 

@@ -65,7 +65,7 @@ def test_rows_that_are_not_reached_cost_nothing() -> None:
 @pytest.mark.parametrize(
     ("maps", "rows", "error", "message"),
     [
-        ([], [0], ArgumentError, "rollout needs the map of one layer at least"),
+        ([], [0], ArgumentError, "rollout needs the map of at least one layer"),
         ([(2, 7, 5), (2, 11, 5)], [0], ShapeError, r"of one shape, got \(2, 7, 7\), \(2, 11, 11\)"),
         ([(7, 5)], [7], ArgumentError, r"rows must be from 0 to 6, got \[7\]"),
         ([(7, 5)], [-1], ArgumentError, r"rows must be from 0 to 6, got \[-1\]"),
@@ -77,7 +77,7 @@ def test_what_cannot_be_rolled_out_is_said(maps, rows: list[int], error: type[Ex
 
 
 def test_only_distributions_of_self_attention() -> None:
-    with pytest.raises(ArgumentError, match="the rollout is that of a distribution, which Sigmoid weights are not"):
+    with pytest.raises(ArgumentError, match="the rollout requires a distribution, which Sigmoid weights are not"):
         rollout([layer(7, 5, normalizer="sigmoid")], [0])
     cross = attend(torch.randn(3, 5), torch.randn(7, 5), torch.randn(7, 5), return_map=True)[1]
     with pytest.raises(ShapeError, match="rollout needs self-attention maps"):

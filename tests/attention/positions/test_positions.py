@@ -173,7 +173,7 @@ def test_what_does_not_fit() -> None:
     with pytest.raises(ShapeError, match=r"^relative_bias was made for 3 heads, got 2$"):
         RelativeBias(3).check(2, 7)
     for arguments in ({"buckets": 3}, {"buckets": 32, "maximum_distance": 8}, {"buckets": 1, "bidirectional": False}):
-        with pytest.raises(ArgumentError, match=r"^relative_bias cannot share out"):
+        with pytest.raises(ArgumentError, match=r"^relative_bias cannot distribute"):
             RelativeBias(2, **arguments)
     assert repr(RelativeBias(3)) == "RelativeBias(heads=3, buckets=32, maximum_distance=128)"
 

@@ -219,7 +219,7 @@ def test_location_one_number_by_hand() -> None:
 @pytest.mark.parametrize("implementation", ["reference", "tiled"])
 def test_more_keys_than_places_are_refused(implementation: str) -> None:
     query, key = torch.randn(2, 3, 5), torch.randn(2, 8, 6)
-    with pytest.raises(ShapeError, match=r"^Location was made for up to 7 keys, got 8; give maximum_length$"):
+    with pytest.raises(ShapeError, match=r"^Location was made for up to 7 keys, got 8; increase maximum_length$"):
         attend(query, key, key, score=Location(5, 7), implementation=implementation)
     assert attend(query, key, key, score=Location(5, 8), implementation=implementation).shape == (2, 3, 6)
 

@@ -31,15 +31,15 @@ def unsupported(call: Call) -> str | None:
     if reason := select.missing_capability(call, CAPABILITIES):
         return reason
     if call.dtype not in DTYPES:
-        return f"it takes float32, bfloat16 and float16, not {call.dtype}"
+        return f"it supports float32, bfloat16 and float16, not {call.dtype}"
     if call.is_empty:
         return "there is nothing to attend to"
     if call.position is not None and _bias_by_offset(call, torch.zeros(1, dtype=torch.int64)) is None:
-        return f"the bias that {type(call.position).__name__} adds is none of offsets alone, alike in all sequences"
+        return f"the bias that {type(call.position).__name__} adds depends on more than offsets, or on the sequence"
     if can_run_native():
         return None
     if torch.compiler.is_compiling() or is_compiled():
-        return "it has no forward-mode derivatives, no vmap, and nothing for a compiler or a dispatch mode"
+        return "it does not support forward-mode derivatives, vmap, compilers or dispatch modes"
     return "its extension was not compiled when attent was installed"
 
 

@@ -130,7 +130,9 @@ def _calibrated_row() -> MachineRow | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        warnings.warn(f"{path} is no calibration and is not used: {type(error).__name__}; remove it", stacklevel=2)
+        warnings.warn(
+            f"{path} is not a valid calibration and is ignored: {type(error).__name__}; remove it", stacklevel=2
+        )
         return None
 
 

@@ -48,7 +48,7 @@ def unsupported(call: Call) -> str | None:
     if not call.keys or not call.queries:
         return "there is nothing to attend to"
     if needs_plain_torch() and (call.device.type == "cpu" or not is_vmap_alone()):
-        return "PyTorch's kernels have no functional derivatives, and no vmap on a CPU"
+        return "PyTorch's kernels do not support functional derivatives, or vmap on a CPU"
     return None
 
 

@@ -78,7 +78,7 @@ def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
     if call.weighting is not None:
         return "its weights are not multiplied after normalization"
     if call.position is not None and "position bias" not in capabilities:
-        return f"it has no bias of position, which {type(call.position).__name__} adds"
+        return f"it has no position bias, which {type(call.position).__name__} adds"
     if call.bias is not None and "bias" not in capabilities:
         return "it has no bias"
     return "it runs on a CPU" if call.device.type != "cpu" and "gpu" not in capabilities else None
@@ -94,22 +94,22 @@ def reason_to_skip(name: str, call: Call) -> str | None:
     """Return why "auto" skips a backend at these shapes; None if it does not."""
     if has_open_sizes(call):
         # sizes that are still open cannot be compared with a threshold
-        return "the exported graph leaves sizes open, for which there is no number of tiles" if name == "tanh" else None
+        return "the exported graph leaves sizes open, so the number of tiles is not known" if name == "tanh" else None
     if name == "reference" and bands.numbers_per_row(call) * call.queries > bands.WHOLE * bands.TILE:
         return "it would hold the whole table of scores, which tiles do not"
     if name == "dense" and call.queries == 1:
         return "a single query does not fill its registers"
     if name == "dense" and (limit := _dense_keys(call)) is not None and call.keys > limit:
-        return f"PyTorch is faster beyond {limit} keys by the row {current_row().name!r} of the machines"
+        return f"PyTorch is faster beyond {limit} keys by the machine row {current_row().name!r}"
     if name in ("dense", "sdpa") and _has_few_scattered_pairs(call):
         return "its table of all pairs would take longer than tiles of the few that attend"
     if name == "tanh" and needs_plain_torch():
-        return "functional derivatives take plain PyTorch, which it leaves to tiles"
+        return "functional derivatives need plain PyTorch, which is left to tiles"
     if name == "tanh" and call.queries < FEW:
-        return f"fewer than {FEW} queries do not repay its exponentials of every key"
+        return f"its exponentials of every key do not pay off for fewer than {FEW} queries"
     bias_needs_grad = call.bias is not None and call.bias.requires_grad
     if name == "sdpa" and bias_needs_grad and bands.worthwhile_bands(call, SPARSE, MANY) is not None:
-        return "the bias's gradient would have it compute the pairs that the mask hides, which tiles skip"
+        return "for the bias's gradient it would compute the pairs that the mask hides, which tiles skip"
     return None
 
 
@@ -173,7 +173,7 @@ def plan(
     elif reason := backends[name].unsupported(call):
         raise ImplementationError(f"implementation {implementation!r} cannot serve this call: {reason}")
     others = [other for other in backends if other != name] if with_reasons else []
-    reasons = {other: objection(other) or f"{name} was asked first" for other in others}
+    reasons = {other: objection(other) or f"{name} takes precedence" for other in others}
     return Plan(name, _variant_of_backend(prepared, backends, name, implementation), reasons)
 
 

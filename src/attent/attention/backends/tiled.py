@@ -290,7 +290,7 @@ def captured_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> lis
     leaves = trial(captures, captures.by_edge)
     if leaves is None or trial(Replacement(_stand_ins(leaves)), {}) is None:
         raise ArgumentError(
-            "score_mod uses a tensor whose gradient would be lost: compute it by PyTorch's functions of captured "
+            "score_mod uses a tensor whose gradient would be lost: compute it with PyTorch functions from captured "
             "tensors"
         )
     return leaves

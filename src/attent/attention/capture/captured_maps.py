@@ -118,7 +118,7 @@ class ConcatenatedMap(AttentionMap):
     def __init__(self, maps: Sequence[AttentionMap]) -> None:
         if len({(part.call.batch, part.call.heads, part.call.axes) for part in maps}) > 1:
             shapes = ", ".join(str(part.shape) for part in maps)
-            raise ShapeError(f"maps can be concatenated if they have the same batch and heads, got {shapes}")
+            raise ShapeError(f"maps can be concatenated only if they have the same batch and heads, got {shapes}")
         longest = max(maps, key=lambda part: part.call.keys)
         call = replace(longest.call, queries=sum(part.call.queries for part in maps), mask=None, bias=None, start=0)
         super().__init__(call, torch.cat([part.query for part in maps], 2), longest.key, is_detached=True)
@@ -134,7 +134,7 @@ class ConcatenatedMap(AttentionMap):
         return ConcatenatedMap([part.norms() for part in self._maps])
 
     def scores(self, stage: Stage = "raw") -> ScoreMap:
-        raise ArgumentError("concatenated maps have no scores; ask the map of one call")
+        raise ArgumentError("concatenated maps have no scores; use the map of one call")
 
     @contextmanager
     def tiles(

@@ -60,7 +60,7 @@ def _changed_attention(
     if result.is_nested:
         if concerned(running_modules(frame)):
             raise ArgumentError(
-                "heads cannot be changed where F.scaled_dot_product_attention gets nested tensors: pad them"
+                "heads cannot be changed if F.scaled_dot_product_attention gets nested tensors: pad them"
             )
         return result
     query, mask, is_grouped = with_heads(frame, query, attn_mask, enable_gqa)

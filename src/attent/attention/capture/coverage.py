@@ -111,12 +111,12 @@ def advice(module: nn.Module, models: Sequence[Any] = (), *, is_compiled: bool =
             return f'{runs}: loading the model with attn_implementation="sdpa" makes it visible'
     if models and (is_hidden or not can_dispatch):
         return (
-            "it computes its weights itself: where the model takes output_attentions=True, attent.views.page shows "
+            "it computes its weights itself: if the model accepts output_attentions=True, attent.views.page shows "
             "what it returns"
         )
     return (
-        "it was not called, or computes its weights by itself: F.scaled_dot_product_attention or attent.attend would "
-        "be seen"
+        "it was not called, or computes its weights by itself: use F.scaled_dot_product_attention or attent.attend "
+        "to make it visible"
     )
 
 

@@ -81,7 +81,7 @@ def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gra
     """
     if not keeps_gradients:
         raise ArgumentError(
-            "gradients need the graph of each call, which is kept by attent.watch(model, gradients=True)"
+            "gradients need the graph of each call: use attent.watch(model, gradients=True), which keeps it"
         )
     if not isinstance(output, Tensor) or output.numel() != 1 or not output.requires_grad:
         description = (
@@ -90,7 +90,7 @@ def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gra
             else type(output).__name__
         )
         raise ArgumentError(
-            f"gradients are those of a single number with its graph, such as a loss or one logit, got {description}"
+            f"gradients need a single number with its graph, such as a loss or one logit, got {description}"
         )
     contexts = {path: context for path, weights in maps.items() if (context := _context(weights)) is not None}
     flat = [part for parts in contexts.values() for part in parts]
@@ -100,7 +100,7 @@ def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gra
     def derive(path: str) -> AttentionMap:
         if path not in by_path:
             raise ArgumentError(
-                f"{path or 'the model itself'} ran without gradients, or keeps its contexts to itself: run it with "
+                f"{path or 'the model itself'} ran without gradients, or does not expose its contexts: run it with "
                 "gradients enabled, without need_weights"
             )
         weights, parts = maps[path], by_path[path]
@@ -134,9 +134,7 @@ def rollout_maps(maps: Mapping[str, AttentionMap]) -> DerivedMaps:
     def derive(path: str) -> AttentionMap:
         layers = [name for name in maps if pattern(name) == pattern(path)]
         if "#" in path and layers == [path]:
-            raise ArgumentError(
-                f"there is no rollout of {path}: which of the calls of one module lies below which is not known"
-            )
+            raise ArgumentError(f"there is no rollout of {path}: the order of the calls of one module is not known")
         return RolloutMap([maps[name] for name in layers[: layers.index(path) + 1]])
 
     return DerivedMaps("rollout", maps, derive)
@@ -168,7 +166,7 @@ def output_projection(module: nn.Module, path: str, parents: Mapping[str, nn.Mod
         weight = module.context_projection
         if isinstance(weight, nn.Module):
             raise ArgumentError(
-                f"norms of {name} are not known: its output is {type(weight).__name__}, no linear layer"
+                f"norms of {name} are not known: its output is {type(weight).__name__}, not a linear layer"
             )
         return weight
     advice = "give it as norms({path: layer})"
@@ -176,9 +174,7 @@ def output_projection(module: nn.Module, path: str, parents: Mapping[str, nn.Mod
         if BETWEEN.search(part):
             raise ArgumentError(f"norms of {name} are not known: {part!r} changes what is projected")
     if "sigmoid" in used_globals(type(module)):
-        raise ArgumentError(
-            f"norms of {name} are not known: its code takes a sigmoid, which may gate what is projected"
-        )
+        raise ArgumentError(f"norms of {name} are not known: its code uses a sigmoid, which may gate what is projected")
     layers = [layer for attribute in NAMES if (layer := _weight(getattr(module, attribute, None))) is not None]
     if not layers and path:
         # BERT and its relatives: a sibling of the self-attention
@@ -201,7 +197,7 @@ def as_weight(layer: Projection) -> Tensor | None:
     weight = layer if isinstance(layer, Tensor) else _weight(layer)
     if layer is not None and (weight is None or weight.dim() != 2):
         raise ArgumentError(
-            f"an output projection is a linear layer, its weight (E, H·Dv) or None, got {type(layer).__name__}"
+            f"an output projection must be a linear layer, its weight (E, H·Dv) or None, got {type(layer).__name__}"
         )
     return weight
 

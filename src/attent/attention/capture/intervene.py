@@ -38,7 +38,7 @@ class _ModelIntervention(Intervention):
         self._name = type(model).__name__
         if any(map(is_compiled, self.paths)) and not _is_forced_eager():
             reason = (
-                "is compiled, and would run as before: give the model itself, or run it in "
+                "is compiled, and would run unchanged: give the model itself, or run it in "
                 'torch.compiler.set_stance("force_eager")'
             )
             raise ArgumentError(f"{name}: {self._name} {reason}")
@@ -132,7 +132,7 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
             for module, heads in self._changes.items():
                 if twice := heads.keys() & outer._changes.get(module, {}).keys():
                     raise ArgumentError(
-                        f"head {min(twice)} of {self.paths[module]} is changed already by a context around this one"
+                        f"head {min(twice)} of {self.paths[module]} is already changed by an enclosing context"
                     )
         self._calls.clear()
         self._applied.clear()
@@ -261,7 +261,7 @@ def _checked_head(path: str, head: Any) -> int:
     except TypeError:
         number = -1
     if number < 0:
-        raise ArgumentError(f"a head of {path} is a whole number from 0, got {head!r}")
+        raise ArgumentError(f"a head of {path} must be a whole number from 0, got {head!r}")
     return number
 
 
@@ -270,7 +270,7 @@ def _checked_change(path: str, head: int, change: Any, means: Mapping[str, Tenso
         if callable(change):
             return cast(RowFunction, change)
         raise ArgumentError(
-            f"head {head} of {path} is changed to {' or '.join(CHANGES)}, or by a function of its weights, got "
+            f"head {head} of {path} must be changed to {' or '.join(CHANGES)}, or by a function of its weights, got "
             f"{change!r}"
         )
     check_known("change of a head", change, CHANGES)

@@ -262,7 +262,7 @@ TARGETS = (
 
 
 class Patcher:
-    """Patches for all target functions: applied when the first watch or intervention opens, removed when the last one closes.
+    """Patches for all target functions: applied for the first watch or intervention, removed after the last.
 
     Args:
         receive: a function that is called with every captured call.

@@ -255,7 +255,7 @@ class AttentionMap(LazyMatrix):
             ArgumentError: they are not.
         """
         if not self.is_distribution:
-            raise ArgumentError(f"the {statistic} is that of a distribution, which {self.kind} weights are not")
+            raise ArgumentError(f"the {statistic} requires a distribution, which {self.kind} weights are not")
 
 
 @dataclass(frozen=True)

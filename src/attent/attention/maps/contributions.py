@@ -65,7 +65,7 @@ class HeadOutputs:
         """
         if self.dropout:
             raise ArgumentError(
-                "gradients by weights that were dropped out say little: run the model after model.eval()"
+                "gradients by weights under dropout mean little: call model.eval() before running the model"
             )
         if gradient is None:
             gradient = torch.zeros((), dtype=call.accumulation_dtype, device=call.device).expand(

@@ -38,7 +38,7 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
     """
     calls = [weights.call for weights in maps]
     if not calls:
-        raise ArgumentError("rollout needs the map of one layer at least")
+        raise ArgumentError("rollout needs the map of at least one layer")
     call = calls[0]
     shapes = {(layer.batch, layer.queries, layer.keys, layer.axes) for layer in calls}
     if len(shapes) > 1 or call.queries != call.keys:
@@ -84,10 +84,10 @@ class RolloutMap(AttentionMap):
         return RolloutMap([weights.keep() for weights in self._maps])
 
     def norms(self) -> AttentionMap:
-        raise ArgumentError("a rollout has no values whose norms could be taken; ask the map of one layer")
+        raise ArgumentError("a rollout has no values whose norms could be taken; use the map of one layer")
 
     def scores(self, stage: Stage = "raw") -> ScoreMap:
-        raise ArgumentError("a rollout has no scores; ask the map of one layer")
+        raise ArgumentError("a rollout has no scores; use the map of one layer")
 
     @contextmanager
     def tiles(

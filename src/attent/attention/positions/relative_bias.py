@@ -35,7 +35,7 @@ class RelativeBias(Position):
         super().__init__()
         one_way = buckets // 2 if bidirectional else buckets
         if one_way < 2 or maximum_distance <= one_way // 2:
-            raise ArgumentError(f"relative_bias cannot share out {buckets} buckets over {maximum_distance} tokens")
+            raise ArgumentError(f"relative_bias cannot distribute {buckets} buckets over {maximum_distance} tokens")
         self.heads, self.buckets, self.maximum_distance, self.bidirectional = (
             heads,
             buckets,

@@ -78,7 +78,9 @@ class Location(Score):
     def _key_positions(self, key: Tensor, start: int) -> Tensor:
         end = start + key.shape[-2]
         if end > self.weight.shape[-1]:
-            raise ShapeError(f"Location was made for up to {self.maximum_length} keys, got {end}; give maximum_length")
+            raise ShapeError(
+                f"Location was made for up to {self.maximum_length} keys, got {end}; increase maximum_length"
+            )
         return torch.arange(start, end, device=key.device)
 
     def extra_repr(self) -> str:

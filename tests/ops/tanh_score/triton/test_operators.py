@@ -181,7 +181,7 @@ def test_reasons_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reason(normalizer="sigmoid") == "its normalizer is softmax, not Sigmoid"
     assert reason(dropout=0.5, seed=1) == "its dropout is not a function of (seed, b, h, i, j)"
     assert reason(soft_cap=2.0) == "it has no soft cap"
-    assert reason(position="alibi") == "it has no bias of position, which Alibi adds"
+    assert reason(position="alibi") == "it has no position bias, which Alibi adds"
 
 
 def test_a_cpu_is_not_served() -> None:
