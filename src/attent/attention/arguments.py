@@ -349,8 +349,8 @@ def _check_distribution(
     if max(1.0 - low, high - 1.0, -minimum) > 1e-3:
         raise ArgumentError(
             f"normalizer {kind.__name__} declares that each row's weights are nonnegative and sum to one, but row sums "
-            f"range from {low:.4g} to {high:.4g} and the smallest weight is {minimum:.4g}; set is_distribution = False in "
-            "the class, or normalize"
+            f"range from {low:.4g} to {high:.4g} and the smallest weight is {minimum:.4g}; set "
+            "is_distribution = False in the class, or normalize"
         )
     _DISTRIBUTIONS.add(kind)
 
