@@ -242,7 +242,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
     ),
     "a score that looks at its neighbours": (lambda query, key: query @ key.mT * len(query), "a sequence's scores"),
     "a score of places": (Places(), "in another order of the keys the scores must be the same"),
-    "a score's gradient": (lambda query, key: Wrong.apply(query) @ key.mT, "the gradient of query must be that of"),
+    "a score's gradient": (lambda query, key: Wrong.apply(query) @ key.mT, "the gradient of query must match"),
     "a lowered form's gradient": (
         Detached(),
         "the gradient of key must equal the formula's, by tiled: they differ by up",
