@@ -262,7 +262,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
     ),
     "rows below zero": (
         Own(lambda scores: 2 * scores.softmax(-1) - 1 / scores.shape[-1], distribution=True),
-        "with a least weight of -0.",
+        "with a smallest weight of -0.",
     ),
     "rows that are none where some is hidden": (
         Own(lambda scores: scores.clamp(min=-2.0).softmax(-1), distribution=True),
@@ -301,7 +301,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
         Added(lambda pairs: gaps(pairs).masked_fill(gaps(pairs) > 2, -torch.inf)),
         "bias must be finite numbers",
     ),
-    "a bias of tiles": (Added(lambda pairs: gaps(pairs) - gaps(pairs).mean()), "bias of some rows and keys must be"),
+    "a bias of tiles": (Added(lambda pairs: gaps(pairs) - gaps(pairs).mean()), "bias of some rows and keys must equal"),
     "a bias by offset": (Apart(), "bias_by_offset must equal the bias of pairs at that offset"),
     "a turn's dtype": (
         Turned(lambda features, positions: features.float()),
@@ -309,7 +309,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
     ),
     "a turn by neighbours": (
         Turned(lambda features, positions: features - features.mean(-2, keepdim=True)),
-        "a token must turn by its own position",
+        "a token's rotation must depend only on its own",
     ),
     "a factor below zero": (Factors(lambda pairs: 1 - gaps(pairs)), "factors must be finite and ≥ 0, got -"),
     "factors of tiles": (Factors(lambda pairs: gaps(pairs) / gaps(pairs).amax()), "factors of some rows and keys must"),

@@ -154,13 +154,13 @@ def test_what_gradients_need_is_said() -> None:
     attention, features = MultiHeadAttention(6, 3, dropout=0.5), torch.randn(1, 4, 6)
     with watch(attention) as captured:
         output = attention(features)
-    with pytest.raises(ArgumentError, match=r"kept by attent\.watch\(model, gradients=True\)$"):
+    with pytest.raises(ArgumentError, match=r"use attent\.watch\(model, gradients=True\)$"):
         captured.gradients(output.sum())
     with watch(attention, gradients=True) as captured:
         output = attention(features)
     with pytest.raises(ArgumentError, match=r"a single number with its graph, such as a loss or one logit, got"):
         captured.gradients(output)
-    with pytest.raises(ArgumentError, match=r"run the model after model\.eval\(\)"):
+    with pytest.raises(ArgumentError, match=r"call model\.eval\(\) before running the model"):
         captured.gradients(output.sum())[""]
     with watch(attention, gradients=True) as captured, torch.no_grad():
         attention(features)

@@ -81,7 +81,7 @@ def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gra
     """
     if not keeps_gradients:
         raise ArgumentError(
-            "gradients need the graph of each call: use attent.watch(model, gradients=True), which keeps it"
+            "gradients need the graph of each call: use attent.watch(model, gradients=True)"
         )
     if not isinstance(output, Tensor) or output.numel() != 1 or not output.requires_grad:
         description = (
