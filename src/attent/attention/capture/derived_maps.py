@@ -80,9 +80,7 @@ def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gra
         ArgumentError: see `watch.gradients`.
     """
     if not keeps_gradients:
-        raise ArgumentError(
-            "gradients need the graph of each call: use attent.watch(model, gradients=True)"
-        )
+        raise ArgumentError("gradients need the graph of each call: use attent.watch(model, gradients=True)")
     if not isinstance(output, Tensor) or output.numel() != 1 or not output.requires_grad:
         description = (
             f"{tuple(output.shape)}, requires_grad={output.requires_grad}"
