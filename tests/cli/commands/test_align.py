@@ -239,7 +239,10 @@ Options = list[object]
             ["--symmetrization", "union"],
             "--symmetrization combines the links of two runs: name the other with --reverse",
         ),
-        (["--reverse", ".", "--symmetrization", "onion"], "unknown symmetrization method 'onion'; did you mean 'union'?"),
+        (
+            ["--reverse", ".", "--symmetrization", "onion"],
+            "unknown symmetrization method 'onion'; did you mean 'union'?",
+        ),
         (["--reverse", ".", "--tokens"], "--tokens cannot be used with --reverse"),
         (["--best-head", "--layer", 0], "--best-head chooses the layer and the head: omit --layer, --head and --about"),
         (["--best", "--gold", "x", "--reverse", "."], "--best takes --gold or --reverse, not both"),
