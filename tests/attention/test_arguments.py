@@ -52,7 +52,7 @@ class Short(Score):
             ArgumentError,
             (
                 "mask must be a name, a Mask or a boolean tensor, got "
-                f"[{'[True, True, True, True, True, True, ...], ' * 6}...]; torch"
+                f"[{'[True, True, True, True, True, True, ...], ' * 6}...]; convert it with torch"
             ),
         ),
         ({"bias": [[0.0] * 10**5]}, ArgumentError, "bias must be a tensor, got [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, ...]]"),
@@ -63,7 +63,7 @@ class Short(Score):
             ArgumentError,
             "attend takes no scale: for scale=s pass score=attent.attention.scores.ScaledDot(s)",
         ),
-        ({"attn_mask": None}, ArgumentError, "attend takes no attn_mask: a boolean attn_mask is mask, and one of"),
+        ({"attn_mask": None}, ArgumentError, "attend takes no attn_mask: pass a boolean attn_mask as mask"),
         ({"dropout_p": 0.1}, ArgumentError, "attend takes no dropout_p: pass dropout_p as dropout, with a seed"),
         ({"enable_gqa": True}, ArgumentError, "attend takes no enable_gqa: key and value may have fewer heads than"),
         ({"score": Short()}, ShapeError, "score Short must return (B, H, Tq, Tk) = (2, 3, 5, 11), got (2, 3, 5, 4)"),

@@ -175,7 +175,7 @@ def test_keys_are_lowered_as_a_cache_keeps_them() -> None:
         ({"dropout": -0.1, "seed": 1}, ArgumentError, "dropout must be in [0, 1), got -0.1"),
         ({"dropout": 0.5}, ArgumentError, "dropout needs a seed: its mask is a function of (seed, b, h, i, j)"),
         ({"soft_cap": 0.0}, ArgumentError, "soft_cap must be > 0, got 0.0"),
-        ({"score": "additive"}, MissingArgumentError, "score 'additive' has parameters or values that its bare name"),
+        ({"score": "additive"}, MissingArgumentError, "score 'additive' needs arguments that its name alone"),
     ],
 )
 def test_what_does_not_fit_is_said(changed: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -251,5 +251,5 @@ def test_a_normalizer_is_not_asked_where_numbers_cannot_be_read(way: str) -> Non
     else:
         assert context(query.to("meta")).shape == (2, 3, 5, 4)
     # but as soon as they can
-    with pytest.raises(ArgumentError, match="normalizer Shares says"):
+    with pytest.raises(ArgumentError, match="normalizer Shares declares"):
         context(query)

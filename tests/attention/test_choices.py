@@ -110,7 +110,7 @@ def test_modules_build_parts_from_names() -> None:
 
 
 def test_a_module_cannot_build_what_it_knows_no_arguments_of() -> None:
-    line = r"^score 'mine:Powered' has parameters .*, score=Powered\(power\), or give its class for_widths$"
+    line = r"^score 'mine:Powered' needs arguments .*, score=Powered\(power\), or give its class for_widths$"
     with pytest.raises(MissingArgumentError, match=line):
         choices.score_for("mine:Powered", 3, 5, 2)
     with pytest.raises(MissingArgumentError, match=r", position=Steep\(slope\), or give its class for_heads$"):

@@ -96,7 +96,7 @@ def test_a_score_of_ones_own_is_compared_and_goes_on_without_further_trust(optio
     with registry.current_folder_searched():
         first = compare(chosen, say=lambda line: None, progress=silent)
         repeated = compare(chosen, say=lambda line: None, progress=silent)
-        with pytest.raises(ArgumentError, match=r"has parameters .*, or give its class for_widths"):
+        with pytest.raises(ArgumentError, match=r"needs arguments .*, or give its class for_widths"):
             compare(options(parts=[f"{own_part}:Bare"]))
     assert [row["score"] for row in first.report.tables[0].rows] == ["dot", "own_part_compared:Diag"]
     assert first.values()["tables"] == repeated.values()["tables"]

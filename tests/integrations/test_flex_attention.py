@@ -320,7 +320,7 @@ def test_what_does_not_fit_is_refused() -> None:
         attent.flex_attention(query[:1], key[:1], value[:1], block_mask=blocks)
     with pytest.raises(ShapeError, match=r"\(B, H, T, D\)"):
         attent.flex_attention(query[0], key, value)
-    with pytest.raises(ArgumentError, match="former name"):
+    with pytest.raises(ArgumentError, match="old name"):
         attent.flex_attention(query, key, value, return_lse=True, return_aux=AuxRequest(lse=True))
     with pytest.raises(ArgumentError, match="floating-point score"):
         attent.flex_attention(query, key, value, lambda s, b, h, i, j: i >= j)

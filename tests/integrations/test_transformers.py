@@ -311,7 +311,7 @@ def test_a_part_of_a_larger_model_is_named() -> None:
     assert model.text_model.config._attn_implementation == "attent"
     config._attn_implementation = "attent"
     with (
-        pytest.warns(UserWarning, match="stays as it is"),
+        pytest.warns(UserWarning, match="by itself is unchanged"),
         pytest.raises(ImplementationError, match=r"ClapAudioModel .*ClapAudioSelfAttention"),
     ):
         transformers.ClapModel(config)
