@@ -78,7 +78,7 @@ def check(settings: RunSettings) -> None:
     if settings.vectors.frozen and (shared == "all" or (shared == "target" and "target" in files)):
         side = next(reversed(files))
         raise ArgumentError(
-            f"the {side}'s embedding cannot be frozen, since it is also the output matrix (share_embeddings = "
+            f"the {side}'s embedding cannot be frozen because it is also the output matrix (share_embeddings = "
             f"{shared!r}): "
             'set model.share_embeddings = "none"'
         )
