@@ -101,8 +101,8 @@ def test_a_run_imports_no_code(run: Path, loader: str, slot: str, monkeypatch: p
     monkeypatch.syspath_prepend(run)
     before = everything(run.parent)
     says = (
-        rf"config\.json: model\.{slot} = 'stranger:Part' would import and run the module stranger; trust_code=True "
-        r"\(--trust-code\)"
+        rf"config\.json: model\.{slot} = 'stranger:Part' would import and run the module stranger; "
+        r"if you trust this code, allow it with trust_code=True \(--trust-code\)"
     )
     with pytest.raises(RunError, match=says):
         LOADERS[loader](run)

@@ -93,7 +93,7 @@ def test_every_text_of_a_language_model_has_all_its_tokens(generating: Path) -> 
 
 
 def test_what_cannot_be_measured(translating: Path, generating: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no run folder"):
+    with pytest.raises(RunError, match="not a run folder"):
         measure(tmp_path / "none")
     (tmp_path / "empty.txt").write_text("\n\n", encoding="utf-8")
     with pytest.raises(ArgumentError, match=r"empty\.txt has no line to translate"):

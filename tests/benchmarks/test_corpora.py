@@ -46,7 +46,7 @@ def test_multi30k_is_read_from_its_folder(tmp_path: Path) -> None:
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="no folder of Multi30k"):
         load_pairs(tmp_path, 300)
-    with pytest.raises(ArgumentError, match=r"named \.tsv or \.jsonl"):
+    with pytest.raises(ArgumentError, match=r"in \.tsv or \.jsonl"):
         load_pairs(tmp_path / "a.txt", 300)
     with pytest.raises(DataError, match="cannot be read"):
         load_pairs(tmp_path / "a.tsv", 300)

@@ -119,7 +119,7 @@ def test_parts_are_compared_on_ones_own_pairs(options, silent, pairs: Path) -> N
     chosen = options(parts=["dot", "local-p"], text={"train": str(pairs)})
     result = compare(chosen, say=lambda line: None, progress=silent)
     (table,) = result.report.tables
-    assert table.title == "Judged on 3 pairs of the validation"
+    assert table.title == "Evaluated on 3 validation pairs"
     models = [(row["model"], row["score"]) for row in table.rows]
     assert models == [("RNN, Luong", "dot"), ("RNN, Luong", "local-p"), ("Transformer", "dot")]
     assert [column.title for column in table.columns[2:4]] == ["BLEU [95 %] (seeds)", "exact match [95 %] (seeds)"]

@@ -52,7 +52,7 @@ def test_white_space_takes_time_in_proportion(kind: str, piece: str) -> None:
     [
         ("html", "<b>" * 51 + "a" + "</b>" * 51, "nested at most 50 deep"),
         ("html", "<b>" + "<i>a</i> " * 2_000 + "</b>", "at most 2,000 tags"),
-        ("html", "a <![x[ b>", "no HTML"),
+        ("html", "a <![x[ b>", "not HTML"),
         ("markdown", "---\n---\n" + "a " * 10_001, "line 3 has 20,002 characters, more than 20,000"),
     ],
 )

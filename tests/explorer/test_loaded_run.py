@@ -74,7 +74,7 @@ def test_a_score_that_somebody_must_train_is_refused(translator: Translator) -> 
     with pytest.raises(UnknownNameError, match="softmaxx"):
         swap(translator.model, normalizer="softmaxx")
     small = TransformerSettings(encoder_layers=1, decoder_layers=1, width=16, feed_forward=17, heads=2, score="general")
-    with pytest.raises(ArgumentError, match="its score General has parameters"):
+    with pytest.raises(ArgumentError, match="the score General of this run has parameters"):
         swap(Transformer(small, 9, 9), score="dot")
     with pytest.raises(ArgumentError, match="no attention"):
         swap(torch.nn.Linear(2, 2), normalizer="hard")

@@ -100,7 +100,7 @@ def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
         for item in (run, hugging_face.read(tmp_path / "again"))
     ]
     assert texts[0] == texts[1]
-    with pytest.raises(RunError, match="there already"):
+    with pytest.raises(RunError, match="already exists"):
         write(run, "RUN", tmp_path / "again")
 
 

@@ -203,7 +203,7 @@ def test_what_was_logged_after_the_last_checkpoint_is_taken_back(tmp_path: Path)
     with RunWriter(tmp_path / "run") as run:
         run.begin(RunConfig(model=SETTINGS), SOURCE, TARGET)
         run.log({"update": 1})
-        length = run.logged()
+        length = run.sync_log()
         run.log({"update": 2})
     (tmp_path / "run" / ".config.json.part").write_text("half")
     with RunWriter.again(tmp_path / "run") as run:

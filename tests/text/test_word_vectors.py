@@ -280,9 +280,9 @@ def test_words_are_looked_up() -> None:
     assert (len(ANIMALS), ANIMALS.width, "cat" in ANIMALS, "cow" in ANIMALS) == (4, 2, True, False)
     assert ANIMALS["hound"].tolist() == [3, 0]
     assert repr(ANIMALS) == "WordVectors(4 words of 2 numbers)"
-    with pytest.raises(ArgumentError, match=r"^no vector of 'cow'$"):
+    with pytest.raises(ArgumentError, match=r"^no vector for 'cow'$"):
         ANIMALS["cow"]
-    with pytest.raises(ArgumentError, match=r"^no vector of 'DOG', only 'dog'$"):
+    with pytest.raises(ArgumentError, match=r"^no vector for 'DOG', only 'dog'$"):
         ANIMALS["DOG"]
 
 

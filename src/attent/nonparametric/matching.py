@@ -267,7 +267,7 @@ class Equal(Mask):
 
     def key_range(self, pairs: Pairs) -> KeyRange:
         """Return the range from the first of the equal keys to the last."""
-        first, last = self._ends
+        first, last = self._first_and_last
         # −1, a query that equals nothing, indexes the last entry
         query = self.query[pairs.query_index]
         return KeyRange(first[query][None, None, :, None], last[query][None, None, :, None] + 1, exact=False)
@@ -282,7 +282,7 @@ class Equal(Mask):
         return torch.isin(self.query, self.key)
 
     @cached_property
-    def _ends(self) -> tuple[Tensor, Tensor]:
+    def _first_and_last(self) -> tuple[Tensor, Tensor]:
         """The first and the last key of each distinct item.
 
         An extra entry, for queries that equal nothing, has its last key before its first.

@@ -146,7 +146,7 @@ class RunWriter:
         with said_clearly(self.path / LOG):
             self._log.write(json.dumps(record) + "\n")
 
-    def logged(self) -> int:
+    def sync_log(self) -> int:
         """Sync log.jsonl, and return its size in bytes."""
         with said_clearly(self.path / LOG):
             self._log.flush()
@@ -200,7 +200,7 @@ class RunWriter:
         """
         if self._draft is not None:
             self.begin(config, *tokenizers)
-        self.logged()
+        self.sync_log()
         write_weights(config.model_copy(update={"state": "finished"}), model, self.path)
 
     def __enter__(self) -> Self:

@@ -253,7 +253,7 @@ def find(model: Path | str, *, download: bool = False) -> Path | None:
     path, name = Path(model), Path(model).as_posix()
     if path.exists() or not NAME.fullmatch(name):
         return path if is_pretrained(path) else None
-    with needs(f"{name} is no run folder; {NEED}", EXTRA, RunError):
+    with needs(f"{name} is not a run folder; {NEED}", EXTRA, RunError):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
     try:
@@ -266,9 +266,9 @@ def find(model: Path | str, *, download: bool = False) -> Path | None:
         # the hub's client does not wrap transport errors
         if isinstance(error, LocalEntryNotFoundError) and not download:
             raise RunError(
-                f"{name} is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"
+                f"{name} is not a run folder, nor a model in Hugging Face's local cache; --download fetches a model"
             ) from error
-        raise RunError(f"{name} is no run folder, and cannot be fetched as a model: {_first_line(error)}") from error
+        raise RunError(f"{name} is not a run folder, and cannot be fetched as a model: {_first_line(error)}") from error
     return Path(folder)
 
 

@@ -284,7 +284,7 @@ def _train(
             announce=announce,
             log=log,
             progress=progress,
-            checkpoints=Checkpoints(run.path, training, run.logged),
+            checkpoints=Checkpoints(run.path, training, run.sync_log),
             processes=processes,
         )
     if evaluator.reads_sentences and (line := shortage(training, trained, len(examples))):

@@ -201,7 +201,7 @@ def parse(text: str, name: str) -> RunSettings:
 def _clear_error(error: Any, name: str, settings: dict[str, Any]) -> AttentError:
     *tables, key = error["loc"] or ("",)
     location = ".".join(map(str, error["loc"])) or name
-    fields = keys_of(settings["model"]) if tables == ["model"] else _fields(tables)
+    fields = keys_of(settings["model"]) if tables == ["model"] else _key_types(tables)
     match error["type"]:
         case "extra_forbidden":
             kind = f"key in [{'.'.join(map(str, tables))}] of {name}," if tables else f"table in {name},"
@@ -220,7 +220,7 @@ def _clear_error(error: Any, name: str, settings: dict[str, Any]) -> AttentError
             )
 
 
-def _fields(tables: list[str | int]) -> dict[str, Any]:
+def _key_types(tables: list[str | int]) -> dict[str, Any]:
     """Return the keys of a table, and their types."""
     settings: type[BaseModel] = RunSettings
     for table in tables:

@@ -55,7 +55,7 @@ class LayerWeights:
     def shape(self) -> tuple[int, int, int]:
         """(H, Tq, Tk)."""
         if isinstance(self.weights, Tensor):
-            return tuple(self._dense.shape[1:])  # pyright: ignore[reportReturnType]
+            return tuple(self._four_axes.shape[1:])  # pyright: ignore[reportReturnType]
         call = self.weights.call
         return call.heads, call.queries, call.keys
 
@@ -64,18 +64,18 @@ class LayerWeights:
         """True if each row that sees any key sums to one."""
         if isinstance(self.weights, AttentionMap):
             return self.weights.is_distribution
-        sums = self._dense.sum(-1)
-        return bool((self._dense >= 0).all() and (((sums - 1).abs() < 1e-3) | (sums == 0)).all())
+        sums = self._four_axes.sum(-1)
+        return bool((self._four_axes >= 0).all() and (((sums - 1).abs() < 1e-3) | (sums == 0)).all())
 
     def rows(self, queries: Tensor) -> Tensor:
         """Return the weights of the given queries, (H, len(queries), Tk), on the CPU and without gradients."""
         if isinstance(self.weights, Tensor):
-            return self._dense[self.sequence][:, queries].float()
+            return self._four_axes[self.sequence][:, queries].float()
         with torch.no_grad():
             return self.weights.rows(queries.to(self.weights.call.device))[self.sequence].float().cpu()
 
     @property
-    def _dense(self) -> Tensor:
+    def _four_axes(self) -> Tensor:
         """(B, H, Tq, Tk)."""
         assert isinstance(self.weights, Tensor)
         return self.weights.detach().cpu()[(None,) * (4 - self.weights.dim())]

@@ -104,7 +104,7 @@ def test_lines_that_are_no_dates_are_counted(attent, run_folder: Path, files: tu
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--source", "a"], "go together"),
+        (["--source", "a"], "needed together"),
         (["--lowercase"], "--lowercase is for --source FILE"),
         (["--tokenize", "char"], "--tokenize is for --source FILE"),
         (["--target-language", "zh"], "--target-language is for --source FILE"),

@@ -30,7 +30,7 @@ def test_a_folder_becomes_a_run(attent: Any, model: Path, tmp_path: Path) -> Non
     assert done.code == 0
     assert done.out == [f"model (transformers m2m_100, licence: not named): {tmp_path / 'run'}"]
     search = "--beam 5 --length-penalty 1 --length-form length"
-    assert done.err[-1].startswith(f"attent translate {tmp_path / 'run'} {search}")
+    assert done.err[-1].endswith(f"attent translate {tmp_path / 'run'} {search}")
     repeated = attent("import", model, "--out", tmp_path / "run", *languages)
     assert (repeated.code, repeated.err) == (2, [f"attent: {tmp_path / 'run'} already exists"])
 

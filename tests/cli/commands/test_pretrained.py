@@ -87,10 +87,10 @@ def test_what_it_does_not_have(refused, folder: Path, arguments: list[object], s
 def test_a_name_that_is_nowhere(refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     hub: Any = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    says = "no-such/model is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"
+    says = "no-such/model is not a run folder, nor a model in Hugging Face's local cache; --download fetches a model"
     assert refused(command, "no-such/model", TEXT) == says
     fetched = refused(command, "no-such/model", TEXT, "--download")
-    assert fetched.startswith("no-such/model is no run folder, and cannot be fetched")
+    assert fetched.startswith("no-such/model is not a run folder, and cannot be fetched")
     (tmp_path / "empty").mkdir()
     assert refused(command, tmp_path / "empty", TEXT).endswith("empty is not a run folder: it has no config.json")
     assert refused(command, tmp_path / "nothing", TEXT).endswith("is not a run folder: there is no such folder")

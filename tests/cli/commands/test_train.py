@@ -190,7 +190,9 @@ def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: P
 def test_a_folder_needs_files_and_must_be_there(refused, tmp_path: Path) -> None:
     says = "--data is where the files of [text] or [lines] or [images] or [labelled] are, but these settings name none"
     assert refused("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run") == says
-    assert "no folder" in refused("train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run")
+    assert "not a folder" in refused(
+        "train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run"
+    )
 
 
 def test_files_that_are_set_lie_in_the_folder_too(attent, tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def our_tensors(source: TranslatorSource) -> Iterator[tuple[str, Tensor]]:
     weights.check({key: shape_of(name, settings) for name, key in layers.items()}, optional)
     order = interleaved(width) if settings.position == "sinusoidal" else None
     is_tied = settings.share_embeddings != "none"
-    matrices = {side: _one_of(folder, keys, is_tied=is_tied) for side, keys in names.items()}
+    matrices = {side: _first_present(folder, keys, is_tied=is_tied) for side, keys in names.items()}
     targets = {
         "source": "source_embedding.tokens.weight",
         "target": "target_embedding.tokens.weight",
@@ -279,7 +279,7 @@ def our_tensors(source: TranslatorSource) -> Iterator[tuple[str, Tensor]]:
         yield name, reordered(weights[key], stream_axes(name), order)
 
 
-def _one_of(folder: SourceFolder, names: list[str], *, is_tied: bool) -> str:
+def _first_present(folder: SourceFolder, names: list[str], *, is_tied: bool) -> str:
     """Return the first of these names that the folder contains; check that tied tensors are equal."""
     present = [name for name in names if name in folder.weights]
     if not present:

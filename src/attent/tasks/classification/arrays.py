@@ -78,7 +78,7 @@ def read_npz(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSeq
     classes, labels = _classes(path, content[LABELS], len(data)) if LABELS in content else (None, ())
     if name == IMAGES:
         return Pictures(check_pixels(data, f"{path}: {IMAGES}"), classes, labels)
-    vectors, lengths = _sequences(path, data, content.get(LENGTHS))
+    vectors, lengths = _checked_sequences(path, data, content.get(LENGTHS))
     return VectorSequences(vectors, lengths, classes, labels)
 
 
@@ -176,7 +176,9 @@ def _classes(path: Path | str, labels: np.ndarray, count: int) -> tuple[np.ndarr
     return classes.astype(np.int64), tuple(map(str, names))
 
 
-def _sequences(path: Path | str, vectors: np.ndarray, lengths: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _checked_sequences(
+    path: Path | str, vectors: np.ndarray, lengths: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     if vectors.ndim != 3 or vectors.dtype.kind not in "iubf":
         raise DataError(f"{path}: {VECTORS} must be numbers (N, T, D), got {vectors.dtype} {vectors.shape}")
     count, longest = vectors.shape[:2]

@@ -98,7 +98,7 @@ class DatesCorpus:
         save_bitext(examples, self._folders[-1].path / files.INDEX)
         return self._folders[-1].path
 
-    def fitting(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
+    def fitting_validation(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
         """Return the validation pairs within the limits on source and target tokens, and report the others."""
         return files.drop_long(
             self.validation, range(1, len(self.validation) + 1), tokenizers, limits, ReadReport("validation")
@@ -147,7 +147,7 @@ class TextFilesCorpus:
         """Save `encode`'s result to a folder that lives as long as the corpus."""
         return self._folder.path
 
-    def fitting(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
+    def fitting_validation(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
         """Return the validation pairs within the limits on source and target tokens, and report the others."""
         bounds = [min(limit, self._settings.maximum_length) for limit in limits]
         return files.drop_long(self.validation, self._lines.tolist(), tokenizers, bounds, self._reports[-1])
@@ -363,7 +363,7 @@ class TranslationEvaluator(Evaluator):
         longest, longest_source = translator.model.longest, translator.longest_source
         # BOS takes a position too
         limits = (inf if longest_source is None else longest_source, inf if longest is None else longest - 1)
-        validation = corpus.fitting((translator.source_tokenizer, translator.target_tokenizer), limits)
+        validation = corpus.fitting_validation((translator.source_tokenizer, translator.target_tokenizer), limits)
         self.rows, self._intervals = len(validation), dict[str, float]()
         self._validation = Bitext(validation, translator.source_tokenizer, translator.target_tokenizer)
         count = min(corpus.translated, len(validation))
