@@ -146,7 +146,7 @@ def _forced_maps(
     source, target = Sequences(sources), Sequences([[BOS, *target] for target in targets])
     lengths, order = np.maximum(source.lengths, target.lengths), _full_pairs(source, target)
     for rows in cut_batches(order[lengths[order].argsort(kind="stable")], lengths, BATCH):
-        filled = _filled(rows, lengths)
+        filled = _round_up_rows(rows, lengths)
         source_ids, target_ids = (
             torch.from_numpy(sequences.pad(filled, KEY_MULTIPLE)[:, : model.longest]).to(device)
             for sequences in (source, target)
@@ -199,7 +199,7 @@ def selected_batches(
     order = order[np.lexsort((target.lengths[order], -(-source.lengths[order] // KEY_MULTIPLE)))]
     lengths = np.maximum(source.lengths, target.lengths)
     for rows in cut_batches(order, lengths, BATCH):
-        filled = _filled(rows, lengths)
+        filled = _round_up_rows(rows, lengths)
         source_ids = torch.from_numpy(source.pad(filled, KEY_MULTIPLE)[:, :longest]).to(device)
         tokens = torch.from_numpy(target.pad(filled)).to(device)
         # later tokens do not affect a step: the last one produces EOS, which no row is about
@@ -251,7 +251,7 @@ def _of_rows(weights: AttentionMap, selector: AttentionSelector, count: int) -> 
     return torch.cat(rows, 1)
 
 
-def _filled(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _round_up_rows(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Repeat the last row up to a multiple, so that matrix products do not depend on the number of rows.
 
     A pair that fills a batch by itself is always alone, and is not repeated, to save memory.

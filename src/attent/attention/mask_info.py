@@ -111,12 +111,12 @@ def can_split_by_sequence(call: Call) -> bool:
     """Return whether the mask of a single sequence can be computed without the pairs of the other sequences."""
     if call.mask is None or (call.key_range is not None and call.key_range.exact):
         return True
-    return _can_split_mask(call, call.mask)
+    return _can_split_by_sequence(call, call.mask)
 
 
-def _can_split_mask(call: Call, mask: Mask) -> bool:
+def _can_split_by_sequence(call: Call, mask: Mask) -> bool:
     if isinstance(mask, And):
-        return _can_split_mask(call, mask.left) and _can_split_mask(call, mask.right)
+        return _can_split_by_sequence(call, mask.left) and _can_split_by_sequence(call, mask.right)
     if type(mask).for_sequence is not Mask.for_sequence:
         return True
     key_range = _key_range_of(call, mask)

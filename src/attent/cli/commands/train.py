@@ -128,7 +128,7 @@ def train(
 
         _follow(run, f"resuming {run}", lambda: resume(run, training.values, trust_code=trust_code))
         return
-    start = _start(recipe, task, table, files, options, training.values.get("minutes"))
+    start = _base_settings(recipe, task, table, files, options, training.values.get("minutes"))
     if languages and start.text is None:
         raise ArgumentError(
             "--source-language and --target-language need pairs: --train, or --train-source and --train-target"
@@ -144,7 +144,7 @@ def train(
     _follow(run, f"training into {run}", lambda: follow(settings, run, **options))
 
 
-def _start(
+def _base_settings(
     recipe: Recipe,
     task: str | None,
     table: str,

@@ -41,7 +41,7 @@ class LanguageModelExamples(Examples[LanguageModelBatch]):
         return {"text": self.lines}
 
     @abstractmethod
-    def _labels(self, rows: np.ndarray, shift: int) -> np.ndarray:
+    def _tokens(self, rows: np.ndarray, shift: int) -> np.ndarray:
         """Return the tokens of rows, (B, T), right-padded; `shift` moves the windows of running text."""
 
     def token_count(self, rows: np.ndarray) -> int:
@@ -51,7 +51,7 @@ class LanguageModelExamples(Examples[LanguageModelBatch]):
         return self._build_batch(rows, 0)
 
     def _build_batch(self, rows: np.ndarray, shift: int) -> LanguageModelBatch:
-        labels = torch.from_numpy(self._labels(rows, shift))
+        labels = torch.from_numpy(self._tokens(rows, shift))
         inputs = torch.cat([torch.full_like(labels[:, :1], BOS), labels[:, :-1]], 1)
         return LanguageModelBatch(inputs, labels, self.token_count(rows))
 
@@ -75,7 +75,7 @@ class TextLines(LanguageModelExamples):
         """Return the number of tokens of each line, EOS included."""
         return self.lines.lengths + 1
 
-    def _labels(self, rows: np.ndarray, shift: int) -> np.ndarray:
+    def _tokens(self, rows: np.ndarray, shift: int) -> np.ndarray:
         labels = np.pad(self.lines.pad(rows), ((0, 0), (0, 1)), constant_values=PAD)
         labels[np.arange(len(rows)), self.lines.lengths[rows]] = EOS
         return labels
@@ -111,7 +111,7 @@ class RunningText(LanguageModelExamples):
         shift = int(hash_positions(seed, epoch, np.zeros(1, np.int64), 1)[0, 0] % np.uint64(self.window))
         return self._build_batch(rows, shift)
 
-    def _labels(self, rows: np.ndarray, shift: int) -> np.ndarray:
+    def _tokens(self, rows: np.ndarray, shift: int) -> np.ndarray:
         return np.stack([self._read(row * self.window + shift) for row in rows.astype(np.int64)])
 
     def _read(self, begin: int) -> np.ndarray:
