@@ -371,11 +371,18 @@ def check_growth(measure: Measure, ending: str, name: str) -> list[Measured]:
     """Check a document and one of twice its size, and return what was measured."""
     size, _ = GENERATORS[ending][name]
     measured = [measure(ending, name, item) for item in (size, 2 * size)]
-    (seconds, megabytes, refusal), (more_seconds, more_megabytes, more_refusal) = measured
-    assert "died" not in (refusal, more_refusal)
-    assert all("\n" not in item and len(item) < 200 for item in (refusal, more_refusal))
-    # where time is quadratic it is 4 times as long; a busy machine takes some longer
-    assert more_seconds <= 3 * seconds + 0.1
+    for _ in range(4):
+        (seconds, megabytes, refusal), (more_seconds, more_megabytes, more_refusal) = measured
+        assert "died" not in (refusal, more_refusal)
+        assert all("\n" not in item and len(item) < 200 for item in (refusal, more_refusal))
+        # where time is quadratic it is 4 times as long
+        if more_seconds <= 3 * seconds + 0.1:
+            break
+        # a neighbor of the processor may take as much: the fastest of several is the document's own
+        measured = [
+            min(item, measure(ending, name, factor * size)) for item, factor in zip(measured, (1, 2), strict=True)
+        ]
+    assert measured[1][0] <= 3 * measured[0][0] + 0.1
     assert more_megabytes <= 3 * megabytes + 8
     return measured
 
