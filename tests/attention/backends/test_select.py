@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +11,10 @@ from attent.attention import attend, explain, prepare, reference
 from attent.attention.backends import bands, dense, heuristics, sdpa, select, tiled
 from attent.attention.backends.select import missing_capability
 from attent.attention.masks import Blocks, Causal, Window
-from attent.attention.scores import Additive
+from attent.attention.normalizers import NORMALIZERS, TopK
+from attent.attention.positions import RelativeBias
+from attent.attention.scores import SCORES, Additive
 from attent.attention.weightings import GaussianWindow
-from attent.errors import ImplementationError, UnknownNameError
 from attent.ops import sdpa as ops_sdpa
 from attent.ops.tanh_score import operator
 
@@ -63,72 +61,40 @@ def skip_reason(queries: int, keys: int, dtype: torch.dtype = torch.float32, **a
 
 
 def test_the_row_of_the_machine_decides_between_dense_attention_and_pytorchs() -> None:
+    short = torch.bfloat16
     amx = "PyTorch is faster beyond {} keys by the machine row 'amx'"
     with heuristics.using_row(heuristics.ROWS["amx"]):
-        assert (
-            skip_reason(4, 256)
-            is skip_reason(4, 256, torch.bfloat16)
-            is skip_reason(4, 2**20, dropout=0.1, seed=1)
-            is None
-        )
-        assert skip_reason(4, 257) == skip_reason(4, 257, torch.bfloat16) == amx.format(256)
+        assert skip_reason(4, 256) is skip_reason(4, 256, short) is skip_reason(4, 2**20, dropout=0.1, seed=1) is None
+        assert skip_reason(4, 257) == skip_reason(4, 257, short) == amx.format(256)
         with torch.no_grad():
-            assert skip_reason(4, 1024) is skip_reason(4, 5, torch.bfloat16, dropout=0.1, seed=1) is None
+            assert skip_reason(4, 1024) is skip_reason(4, 5, short, dropout=0.1, seed=1) is None
             assert skip_reason(4, 1025) == amx.format(1024)
-            assert skip_reason(4, 5, torch.bfloat16) == amx.format(0)
+            assert skip_reason(4, 5, short) == amx.format(0)
     with heuristics.using_row(heuristics.ROWS["avx512"]):
-        assert (
-            skip_reason(4, 2**17)
-            is skip_reason(4, 2**17, torch.bfloat16)
-            is skip_reason(4, 2**17, mask="causal")
-            is None
-        )
+        assert skip_reason(4, 2**17) is skip_reason(4, 2**17, short) is skip_reason(4, 2**17, mask="causal") is None
         bias, beyond = torch.zeros(4, 1025), "PyTorch is faster beyond 1024 keys by the machine row 'avx512'"
         assert skip_reason(4, 1025, bias=bias) is skip_reason(4, 1025, mask=bias == 0) is None
         with torch.no_grad():
-            assert skip_reason(4, 1025, torch.bfloat16, mask=bias == 0) == beyond
-            assert skip_reason(4, 1024, torch.bfloat16, mask=bias[:, :1024] == 0) is None
+            assert skip_reason(4, 1025, short, mask=bias == 0) == beyond
+            assert skip_reason(4, 1024, short, mask=bias[:, :1024] == 0) is None
     assert skip_reason(1, 5) == "a single query does not fill its registers"
 
 
 def test_few_pairs_that_a_mask_scatters_are_left_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "TABLE", 64 * 64)
-    monkeypatch.setattr(bands, "LEAST", 1)
-    monkeypatch.setattr(bands, "ROWS", 1)
+    for module, limit, number in ((select, "TABLE", 64 * 64), (bands, "LEAST", 1), (bands, "ROWS", 1)):
+        monkeypatch.setattr(module, limit, number)
     monkeypatch.setattr(bands, "GATHERED_ROWS", 2)
     first_and_own = torch.eye(32).bool()
     first_and_own[:, 0] = True
     half = torch.arange(32).expand(32, 32) % 2 == 0
-    for mask, is_left in (
-        (Blocks(first_and_own, 2), True),
-        (Blocks(torch.eye(32) > 0, 2), False),
-        (Blocks(half, 2), False),
-    ):
-        reason = skip_reason(64, 64, mask=mask)
+    for table, is_left in ((first_and_own, True), (torch.eye(32) > 0, False), (half, False)):
+        reason = skip_reason(64, 64, mask=Blocks(table, 2))
         assert (reason == "its table of all pairs would take longer than tiles of the few that attend") is is_left
     assert skip_reason(63, 64, mask=Blocks(first_and_own, 2)) is None
-    tensors = [torch.randn(1, 1, 64, 2) for _ in range(3)]
     # of so few pairs the formula comes first
-    assert explain(*tensors, mask=Blocks(first_and_own, 2)).chosen == "reference"
+    assert explain(*torch.randn(3, 1, 1, 64, 2), mask=Blocks(first_and_own, 2)).chosen == "reference"
 
 
-def test_otherwise_none_is_left_for_speed() -> None:
-    call = prepare(torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 3)).call
-    assert select.reason_to_skip("sdpa", call) is select.reason_to_skip("tiled", call) is None
-
-
-def contract() -> Any:
-    """The table of the contract tests."""
-    spec = importlib.util.spec_from_file_location("contract_table", Path(__file__).parents[1] / "test_contract.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-CONTRACT = contract()
 LONG = torch.linspace(-1, 1, 2 * 2 * 512 * 4).view(2, 2, 512, 4)
 FURTHER: dict[str, dict[str, Any]] = {
     "dense": {},
@@ -168,42 +134,52 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return leaves
 
 
-def name_of(leaves: list[Any], keys: int, implementation: str) -> str:
-    """The backend and the variant of recorded leaves."""
-    parts = [leaf for leaf in leaves if isinstance(leaf, bands.Band)]
-    if not parts:
-        (name,) = leaves
-        return name
-    variant = (
-        "single_tile" if len(parts) == 1 else "bands" if any(len(band.keys) < keys for band in parts) else "row_tiles"
-    )
-    # one more may be the trial of a row
-    assert leaves.count("op") in (0, len(parts), len(parts) + 1)
-    return f"{implementation}, {'plain_' if implementation == 'tanh' and 'op' not in leaves else ''}{variant}"
-
-
 def held(ran: list[Any], tensors: Any, arguments: dict[str, Any]) -> str:
+    """Check that what `explain` says runs; the backend and the variant."""
     explanation = explain(*tensors, **arguments)
     ran.clear()
     attend(*tensors, **arguments)
+    planned = f"{explanation.chosen}, {explanation.variant}"
+    parts = [leaf for leaf in ran if isinstance(leaf, bands.Band)]
     if explanation.variant == "varlen":
         assert ran[0] == "varlen"
         assert "for each sequence separately" in str(explanation)
-    else:
-        assert name_of(ran, tensors[1].shape[-2], explanation.chosen) == f"{explanation.chosen}, {explanation.variant}"
-        assert str(explanation).startswith(f"{explanation.chosen} runs")
-    return f"{explanation.chosen}, {explanation.variant}"
+        return planned
+    assert str(explanation).startswith(f"{explanation.chosen} runs")
+    if not parts:
+        assert ran == [planned]
+        return planned
+    is_banded = any(len(band.keys) < tensors[1].shape[-2] for band in parts)
+    variant = "single_tile" if len(parts) == 1 else "bands" if is_banded else "row_tiles"
+    is_plain = explanation.chosen == "tanh" and "op" not in ran
+    assert planned == f"{explanation.chosen}, {'plain_' if is_plain else ''}{variant}"
+    # one more may be the trial of a row
+    assert ran.count("op") in (0, len(parts), len(parts) + 1)
+    return planned
+
+
+SHORT = LONG[:, :, :8]
+BRIEF: dict[str, dict[str, Any]] = {
+    **{name: {"score": score.for_widths(4, 4, 2)} for name, score in SCORES.items()},
+    **{name: {"normalizer": TopK(3) if name == "top_k" else name} for name in NORMALIZERS},
+    "causal": {"mask": "causal"},
+    "lengths": {"lengths": torch.tensor([8, 0]), "score": "cosine"},
+    "a window": {"mask": Window(2, 1), "query_start": torch.tensor([0, 3])},
+    "a table": {"mask": torch.eye(8) > 0},
+    "a bias": {"bias": torch.zeros(8, 8)},
+    "alibi": {"position": "alibi", "soft_cap": 2.0, "score": "gaussian"},
+    "rotary": {"position": "rotary", "mask": "causal"},
+    "a relative bias": {"position": RelativeBias(2), "score": Additive(4, 4, 3)},
+    "weighting": {"weighting": GaussianWindow(torch.zeros(1, 8), 3.0), "dropout": 0.2, "seed": 1},
+}
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-@pytest.mark.parametrize("row", CONTRACT.ROWS, ids=lambda row: "-".join(row.values()))
-def test_the_plan_is_what_runs(row: dict[str, str], ran: list[str]) -> None:
-    case = CONTRACT.case_of(row)
-    tensors = [tensor.float() for tensor in case.tensors()]
-    case.score.float()
-    held(ran, tensors, {name: value for name, value in case.arguments().items() if name != "bias"})
+@pytest.mark.parametrize("name", BRIEF)
+def test_the_plan_is_what_runs(name: str, ran: list[str]) -> None:
+    held(ran, [SHORT] * 3, BRIEF[name])
     with forward_ad.dual_level():
-        held(ran, [forward_ad.make_dual(tensors[0], torch.ones_like(tensors[0])), *tensors[1:]], case.arguments())
+        held(ran, [forward_ad.make_dual(SHORT, torch.ones_like(SHORT)), SHORT, SHORT], BRIEF[name])
 
 
 @pytest.mark.parametrize("name", FURTHER)
@@ -216,7 +192,6 @@ def city_block(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     return -(query[..., None, :] - key[..., None, :, :]).abs().sum(-1)
 
 
-SHORT = LONG[:, :, :8]
 LEARNED = SHORT.clone().requires_grad_()
 LONG_LEARNED = LONG.clone().requires_grad_()
 VARIANTS: dict[str, tuple[list[torch.Tensor], dict[str, Any]]] = {
@@ -243,9 +218,8 @@ def test_each_variant_is_planned_and_runs(expected: str, ran: list[Any], monkeyp
 
 def test_transforms_take_plain_paths(ran: list[Any]) -> None:
     with forward_ad.dual_level():
-        assert (
-            held(ran, [SHORT] * 3, {"score": Additive(4, 4, 5), "implementation": "tanh"}) == "tanh, plain_single_tile"
-        )
+        arguments = {"score": Additive(4, 4, 5), "implementation": "tanh"}
+        assert held(ran, [SHORT] * 3, arguments) == "tanh, plain_single_tile"
     planned: list[str] = []
 
     def mapped(query: torch.Tensor) -> torch.Tensor:
@@ -256,29 +230,8 @@ def test_transforms_take_plain_paths(ran: list[Any]) -> None:
     assert planned == ["single_tile"]
 
 
-def test_a_backend_asked_for_by_name_runs_or_is_an_error() -> None:
-    query = torch.randn(1, 1, 9, 4)
-    assert explain(query, query, query, implementation="tiled", dropout=0.5, seed=1).chosen == "tiled"
-    with pytest.raises(ImplementationError, match="implementation 'dense' cannot serve"):
-        explain(query, query, query, implementation="dense", normalizer="sparsemax")
-    with pytest.raises(UnknownNameError, match="unknown implementation 'tile'; did you mean 'tiled'"):
-        explain(query, query, query, implementation="tile")
-
-
-def test_a_backend_says_what_it_lacks() -> None:
-    bias = torch.zeros(5, 7, requires_grad=True)
-    query, key = torch.randn(2, 5, 3), torch.randn(2, 7, 3)
-    needs: dict[str, dict[str, Any]] = {
-        "soft cap": {"soft_cap": 1.0},
-        "dropout": {"dropout": 0.5, "seed": 1},
-        "position bias": {"position": "alibi"},
-        "bias": {"bias": bias.detach()},
-    }
-    for capability, arguments in needs.items():
-        call = prepare(query, key, key, **arguments).call
-        assert missing_capability(call, frozenset())
-        assert missing_capability(call, frozenset({capability})) is None
-    for arguments in ({"normalizer": "sparsemax"}, {"weighting": GaussianWindow(torch.zeros(1, 5), 3.0)}):
-        assert missing_capability(prepare(query, key, key, **arguments).call, frozenset(needs))
-    call = replace(prepare(query, key, key).call, score_mod=lambda scores, pairs: scores)
-    assert missing_capability(call, frozenset(needs)) == "it has no function of the scores"
+def test_every_backend_lacks_a_function_of_the_scores() -> None:
+    call = prepare(*torch.randn(3, 2, 5, 3)).call
+    assert missing_capability(call, frozenset()) is None
+    call = replace(call, score_mod=lambda scores, pairs: scores)
+    assert missing_capability(call, frozenset({"soft cap"})) == "it has no function of the scores"

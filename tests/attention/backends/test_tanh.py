@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention import attend, explain, prepare
-from attent.attention.backends import bands, tanh
+from attent.attention import attend, explain
+from attent.attention.backends import bands
 from attent.attention.masks import Causal, Documents, Padding, Window
 from attent.attention.positions import Alibi
 from attent.attention.scores import Additive, Concat
@@ -38,29 +38,22 @@ def outcome(dtype: torch.dtype, score: Any, case: dict[str, Any], implementation
     return [context.detach(), *torch.autograd.grad(context.square().sum(), [*tensors, *score.parameters()])]
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("size", [bands.TILE, 200])
-@pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case) or "plain")
-def test_it_is_the_formula(
-    score: Any, case: dict[str, Any], size: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if compiled and native.library() is None:
-        pytest.skip("no extension: attent was installed without a compiler")
-    if not compiled:
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_it_is_the_formula(name: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    position = number + [*SCORES].index(name)
+    if position % 2:
         monkeypatch.setattr(native, "library", lambda: None)
+    elif native.library() is None:
+        pytest.skip("no extension: attent was installed without a compiler")
+    score, case = SCORES[name], CASES[number]
     exact = outcome(torch.float64, score, case, "reference")
     plain = outcome(torch.float32, score, case, "reference")
-    monkeypatch.setattr(bands, "TILE", size)
+    # in one tile or several, with the extension and without
+    monkeypatch.setattr(bands, "TILE", (200, bands.TILE)[(position + (name == "concat")) % 2])
     for actual, baseline, right in zip(outcome(torch.float32, score, case, "tanh"), plain, exact, strict=True):
         allowed = 3 * (baseline.double() - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
         assert (actual.double() - right).abs().max() <= allowed
-
-
-def test_auto_takes_it_and_others_say_why_not() -> None:
-    query = torch.randn(1, 1, 9, 5)
-    assert explain(query, query, query, score=Additive(5, 5, 7)).chosen == "tanh"
-    assert tanh.unsupported(prepare(query, query, query, score="gaussian").call) == "score Gaussian has no tanh form"
 
 
 def test_keys_that_came_lowered_from_a_cache_serve() -> None:
@@ -72,8 +65,9 @@ def test_keys_that_came_lowered_from_a_cache_serve() -> None:
 
 
 def test_in_16_bits_scores_stay_in_32() -> None:
-    score = Additive(5, 5, 7)
-    tensors = [torch.randn(2, 3, length, 5).bfloat16() for length in (11, 13, 13)]
+    score, tensors = Additive(5, 5, 7), [torch.randn(2, 3, length, 5).bfloat16() for length in (11, 13, 13)]
+    assert explain(*tensors, score=score).chosen == "tanh"
+    assert explain(*tensors, score="gaussian").reasons["tanh"] == "score Gaussian has no tanh form"
     output = attend(*tensors, score=score.bfloat16(), implementation="tanh")
     assert output.dtype == torch.bfloat16
     torch.testing.assert_close(output, attend(*tensors, score=score, implementation="reference"), atol=1e-2, rtol=1e-2)
