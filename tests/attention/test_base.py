@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention.base import And, DotScore, LoweredSide, Mask, Normalizer, Or, Pairs, Position, Score, TanhScore
-from attent.attention.masks import Causal, Padding, PerHead, Prefix, Table, Window
+from attent.attention.base import And, DotScore, LoweredSide, Mask, Normalizer, Or, Pairs, Score, TanhScore
+from attent.attention.masks import Causal, Padding, Prefix, Table, Window
 from attent.errors import ShapeError
 
 
@@ -41,17 +41,6 @@ def test_a_score_needs_no_more_than_forward() -> None:
     assert isinstance(Sum.for_widths(2, 11, 3), Sum)
     score.check(2, 11, 3)
     assert score.per_pair(2) == 2
-
-
-def test_a_score_says_which_widths_and_heads_it_was_made_for() -> None:
-    score = Sum()
-    score.widths, score.heads = (3, 5), 2
-    assert repr(score) == "Sum(heads=2)"
-    score.check(3, 5, 2)
-    with pytest.raises(ShapeError, match=r"^Sum was made for widths \(query, key\) = \(3, 5\), got \(5, 3\)$"):
-        score.check(5, 3, 2)
-    with pytest.raises(ShapeError, match=r"^Sum was made for 2 heads, got 7$"):
-        score.check(3, 5, 7)
 
 
 def test_a_dot_form_is_scale_times_product_plus_biases() -> None:
@@ -100,11 +89,6 @@ def test_infinity_hides_pairs_from_a_normalizer() -> None:
         assert torch.equal(weights, Ratio()(scores, allowed))
 
 
-def test_no_keys_no_weights() -> None:
-    assert Ratio()(torch.empty(2, 3, 0)).shape == (2, 3, 0)
-    assert Ratio().of_masked(torch.empty(2, 3, 0)).shape == (2, 3, 0)
-
-
 def test_masks_join() -> None:
     either, combined = Causal() | Prefix(3), Causal() & Window(1, 0)
     assert isinstance(either, Or)
@@ -124,22 +108,9 @@ def test_both_sides_of_a_joined_mask_must_fit(joined: Mask) -> None:
         joined.check(2, 2, 5, 7)
 
 
-def test_a_mask_is_drawn_by_position() -> None:
+def test_a_mask_is_drawn_by_position_and_printed_where_it_has_a_picture() -> None:
     assert Causal().draw(2, 5) == "■■■■·\n■■■■■"
     assert Padding(torch.tensor([1, 3])).draw(1, 4, sequence=1) == "■■■·"
-    assert PerHead([Causal(), Prefix(1)]).draw(2, head=1) == "■·\n■·"
-    table = Table(torch.tensor([[[[True]], [[False]]]]))
-    assert table.draw(2, head=1, heads=2) == "··\n··"
-
-
-def test_a_mask_prints_its_picture_where_it_has_one() -> None:
+    assert Table(torch.tensor([[[[True]], [[False]]]])).draw(2, head=1, heads=2) == "··\n··"
     assert str(Causal()) == "Causal()\n" + "\n".join("■" * count + "·" * (8 - count) for count in range(1, 9))
     assert str(Table(torch.ones(3, 5, dtype=torch.bool))) == "Table((3, 5))"
-
-
-def test_a_position_does_nothing_of_itself() -> None:
-    position, features = Position.for_heads(3), torch.randn(2, 3, 5, 7)
-    assert position.rotate(features, torch.arange(5)[None]) is features
-    position.check(3, 7)
-    assert not position.rotates
-    assert not position.biases

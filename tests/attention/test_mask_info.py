@@ -29,10 +29,8 @@ def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) ->
     assert keys() is None
     assert keys(mask=Causal(), query_start=0) == [[0, 1, 2, 3, 4]]
     assert keys(mask=Padding(torch.tensor([3, 0]))) == [[0, 1, 2], []]
-    assert keys(mask=Causal() | Prefix(6), query_start=torch.tensor([0, 2])) == [
-        [0, 1, 2, 3, 4, 5],
-        [0, 1, 2, 3, 4, 5, 6],
-    ]
+    either = keys(mask=Causal() | Prefix(6), query_start=torch.tensor([0, 2]))
+    assert either == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5, 6]]
     single = torch.zeros(5, 7, dtype=torch.bool)
     single[4, 6] = True
     assert keys(mask=single) == [[6]]
@@ -141,14 +139,14 @@ def test_another_mask_or_start_has_a_range_of_its_own() -> None:
     assert replace(call, mask=None).key_range is None
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("garbage", [1e6, torch.inf, torch.nan])
+@pytest.mark.parametrize(
+    ("dtype", "garbage"), [(torch.float32, 1e6), (torch.float32, torch.nan), (torch.float64, torch.inf)]
+)
 def test_hidden_keys_have_no_say_in_how_a_gaussian_is_computed(dtype: torch.dtype, garbage: float) -> None:
     query, key, value = (torch.randn(2, heads, length, 4, dtype=dtype) for heads, length in ((4, 5), (2, 7), (2, 7)))
     lengths = torch.tensor([3, 6])
     hidden = (torch.arange(7) >= lengths[:, None])[:, None, :, None]
-    spoilt = key.masked_fill(hidden, garbage)
-    options = {"score": "gaussian", "lengths": lengths}
+    spoilt, options = key.masked_fill(hidden, garbage), {"score": "gaussian", "lengths": lengths}
     assert explain(query, spoilt, value, **options).chosen == explain(query, key, value, **options).chosen
     assert torch.equal(attend(query, spoilt, value, **options), attend(query, key, value, **options))
 
@@ -156,8 +154,6 @@ def test_hidden_keys_have_no_say_in_how_a_gaussian_is_computed(dtype: torch.dtyp
 def test_a_mask_is_minus_infinity_and_a_row_that_sees_nothing_is_open() -> None:
     allowed = torch.tensor([[True, False], [False, False]])
     term, dead = additive_mask(allowed, None, torch.float64)
-    assert term is not None
-    assert dead is not None
     assert term.dtype == torch.float64
     assert term.tolist() == [[0.0, -torch.inf], [0.0, 0.0]]
     assert dead.tolist() == [[False], [True]]
@@ -166,19 +162,11 @@ def test_a_mask_is_minus_infinity_and_a_row_that_sees_nothing_is_open() -> None:
 def test_a_bias_joins_it_and_its_infinities_are_the_masks() -> None:
     bias = torch.tensor([[1.0, 2.0], [-torch.inf, 3.0]])
     term, dead = additive_mask(torch.tensor([[True, False], [False, True]]), bias, torch.float32)
-    assert term is not None
     assert dead is None
     assert term.tolist() == [[1.0, -torch.inf], [-torch.inf, 3.0]]
-    term, _ = additive_mask(None, torch.tensor([[1.0, 2.0]]), torch.float32)
-    assert term is not None
-    assert term.tolist() == [[1.0, 2.0]]
+    assert additive_mask(None, torch.tensor([[1.0, 2.0]]), torch.float32)[0].tolist() == [[1.0, 2.0]]
     # a row hidden by its bias alone
-    term, dead = additive_mask(
-        torch.tensor([[False, False], [True, True]]),
-        torch.tensor([[-torch.inf, -torch.inf], [1.0, 2.0]]),
-        torch.float32,
-    )
-    assert term is not None
-    assert dead is not None
+    bias = torch.tensor([[-torch.inf, -torch.inf], [1.0, 2.0]])
+    term, dead = additive_mask(torch.tensor([[False, False], [True, True]]), bias, torch.float32)
     assert term.tolist() == [[0.0, 0.0], [1.0, 2.0]]
     assert dead.tolist() == [[True], [False]]

@@ -17,20 +17,15 @@ from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import SCORES
 from attent.errors import ArgumentError, ShapeError
 
-POSITIONS = [None, "rotary", "alibi", "relative_bias"]
-
 
 def test_it_equals_as_many_separate_heads() -> None:
     attention = MultiHeadAttention(10, 5, memory_width=7, value_head_width=3)
     query, memory, merged = torch.randn(2, 11, 10), torch.randn(2, 13, 7), []
+    projections = attention.query_projection, attention.key_projection, attention.value_projection
     for head in range(5):
-        weights = (attention.query_projection, attention.key_projection, attention.value_projection)
-        parts = [projection.weight.chunk(5)[head].T for projection in weights]
-        biases = [projection.bias.chunk(5)[head] for projection in weights]
-        projected = [
-            features @ part + bias for features, part, bias in zip((query, memory, memory), parts, biases, strict=True)
-        ]
-        merged.append(attend(*projected))
+        parts = [(part.weight.chunk(5)[head].T, part.bias.chunk(5)[head]) for part in projections]
+        sides = zip((query, memory, memory), parts, strict=True)
+        merged.append(attend(*(features @ weight + bias for features, (weight, bias) in sides)))
     attention.output = None
     torch.testing.assert_close(attention(query, memory), torch.cat(merged, -1))
 
@@ -62,7 +57,7 @@ def test_shared_heads_equal_repeated_ones(score: str) -> None:
     torch.testing.assert_close(shared(query, memory), full(query, memory))
 
 
-@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("position", [None, "rotary", "alibi", "relative_bias"])
 def test_padding_and_neighbours_do_not_matter(position: str | None) -> None:
     attention = MultiHeadAttention(6, 3, position=position).double()
     features, lengths = torch.randn(2, 7, 6).double(), torch.tensor([7, 4])
@@ -85,17 +80,11 @@ def test_a_memory_remembered_once_serves_every_query(position: str | None) -> No
     )
 
 
-TORCH = [
-    {},
-    {"bias": False},
-    {"batch_first": False},
-    {"kdim": 5},
-    {"kdim": 5, "vdim": 7},
-    {"vdim": 7, "bias": False, "batch_first": False},
-]
-
-
-@pytest.mark.parametrize("arguments", TORCH, ids=str)
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"bias": False}, {"kdim": 5}, {"kdim": 5, "vdim": 7}, {"vdim": 7, "bias": False, "batch_first": False}],
+    ids=str,
+)
 def test_from_torch_agrees(arguments: dict[str, Any]) -> None:
     original = nn.MultiheadAttention(6, 3, **{"batch_first": True} | arguments).double().eval()
     for name, parameter in original.named_parameters():
@@ -161,25 +150,20 @@ def test_features_that_do_not_fit_are_said() -> None:
         attention(torch.randn(2, 7, 6), torch.randn(7, 5))
 
 
-@pytest.mark.parametrize("mask", [None, "causal", torch.rand(7, 7) < 0.7])
-def test_a_single_sequence_needs_no_batch_axis_as_in_pytorch(mask: str | Tensor | None) -> None:
-    original = nn.MultiheadAttention(6, 3, batch_first=True).eval()
-    attention, features = MultiHeadAttention.from_torch(original), torch.randn(7, 6)
-    result = attention(features, mask=mask)
-    assert torch.equal(result, attention(features[None], mask=mask)[0])
-    if mask is None:
-        torch.testing.assert_close(result, original(features, features, features)[0])
-
-
-def test_a_single_sequence_attends_to_a_memory_and_is_watched_as_a_batch_of_one() -> None:
+def test_a_single_sequence_needs_no_batch_axis_as_in_pytorch() -> None:
+    original, features = nn.MultiheadAttention(6, 3, batch_first=True).eval(), torch.randn(7, 6)
+    attention = MultiHeadAttention.from_torch(original)
+    torch.testing.assert_close(attention(features), original(features, features, features)[0])
+    for mask in ("causal", torch.rand(7, 7) < 0.7):
+        assert torch.equal(attention(features, mask=mask), attention(features[None], mask=mask)[0])
+    # to a memory, and watched as a batch of one
     attention = MultiHeadAttention(6, 3, memory_width=5, value_memory_width=2, output=None, value_head_width=4)
-    query, memory, value_memory = torch.randn(7, 6), torch.randn(11, 5), torch.randn(11, 2)
+    memory, value_memory, lengths = torch.randn(11, 5), torch.randn(11, 2), torch.tensor([9])
     with watch(attention) as maps:
-        result = attention(query, memory, value_memory, lengths=torch.tensor([9]))
+        result = attention(features, memory, value_memory, lengths=lengths)
     assert maps[""].shape == (1, 3, 7, 11)
-    batch = attention(query[None], memory[None], value_memory[None], lengths=torch.tensor([9]))
     assert result.shape == (7, 12)
-    assert torch.equal(result, batch[0])
+    assert torch.equal(result, attention(features[None], memory[None], value_memory[None], lengths=lengths)[0])
 
 
 def test_dropout_is_drawn_anew_in_training_and_off_in_eval() -> None:
@@ -273,9 +257,9 @@ def test_every_bias_and_mask_reaches_the_heads() -> None:
 @pytest.mark.parametrize("axes", [(2, 5, 8), (5, 8)], ids=["batch", "single sequence"])
 def test_the_map_of_the_weights_is_returned_too(axes: tuple[int, ...]) -> None:
     attention, features = MultiHeadAttention(8, 2), torch.randn(axes)
-    merged, weights = attention(features, mask="causal", return_map=True)
-    assert torch.equal(merged, attention(features, mask="causal"))
-    assert weights.shape == (axes[0] if len(axes) == 3 else 1, 2, 5, 5)
     with watch(attention) as captured:
-        attention(features, mask="causal")
+        expected = attention(features, mask="causal")
+    merged, weights = attention(features, mask="causal", return_map=True)
+    assert torch.equal(merged, expected)
+    assert weights.shape == (*(axes[:-2] or (1,)), 2, 5, 5)
     assert torch.equal(weights.dense(), captured[""].dense())
