@@ -38,24 +38,24 @@ def direct(attention: MultiHeadAttention, weights: Tensor, memory: Tensor) -> Te
     return (weights[..., None] * value[:, :, None]).norm(dim=-1)
 
 
+def run_watched(model: nn.Module, features: Tensor) -> watch:
+    with watch(model) as captured, torch.no_grad():
+        model(features)
+    return captured
+
+
 @pytest.mark.parametrize("normalizer", ["softmax", "identity", "sparsemax"])
+@torch.no_grad()
 def test_norms_of_our_attention(normalizer: str) -> None:
     model, features = Stack(normalizer=normalizer).double(), torch.randn(2, 5, 6, dtype=torch.float64)
-    with torch.no_grad():
-        first = features + model.layers[0](features, lengths=torch.tensor([5, 3]))
-        with watch(model) as captured:
-            model(features)
+    first = features + model.layers[0](features, lengths=torch.tensor([5, 3]))
+    captured = run_watched(model, features)
     norms = captured.norms()
-    with torch.no_grad():
-        torch.testing.assert_close(
-            norms["layers.0"].dense(), direct(model.layers[0], captured["layers.0"].dense(), features)
-        )
-        torch.testing.assert_close(
-            norms["layers.1"].dense(), direct(model.layers[1], captured["layers.1"].dense(), first)
-        )
-        torch.testing.assert_close(norms["cross"].dense(), direct(model.cross, captured["cross"].dense(), model.memory))
+    assert list(norms) == ["layers.0", "layers.1", "cross"]
+    modules, memories = (*model.layers, model.cross), (features, first, model.memory)
+    for path, module, memory in zip(norms, modules, memories, strict=True):
+        torch.testing.assert_close(norms[path].dense(), direct(module, captured[path].dense(), memory))
     assert norms["cross"] is norms["cross"]
-    assert repr(norms) == "norms of layers.0, layers.1, cross"
 
 
 def test_a_norm_worked_by_hand() -> None:
@@ -71,9 +71,7 @@ def test_a_norm_worked_by_hand() -> None:
 
 
 def test_norms_have_the_statistics_and_rows_of_maps() -> None:
-    model, features = Stack().double(), torch.randn(2, 5, 6, dtype=torch.float64)
-    with watch(model) as captured, torch.no_grad():
-        model(features)
+    captured = run_watched(Stack().double(), torch.randn(2, 5, 6, dtype=torch.float64))
     norms = captured.norms()["layers.1"]
     dense = norms.dense()
     torch.testing.assert_close(norms.rows(torch.tensor([3, 1])), dense[:, :, [3, 1]])
@@ -82,44 +80,35 @@ def test_norms_have_the_statistics_and_rows_of_maps() -> None:
     torch.testing.assert_close(norms.pooled(2, 2, "max")[..., 0, 0], dense[..., :2, :2].amax((-2, -1)))
     with pytest.raises(ArgumentError, match="entropy requires a distribution, which ValueNorms weights are not"):
         norms.entropy()
-    snapshot = norms.keep()
-    torch.testing.assert_close(snapshot.dense(), dense)
+    torch.testing.assert_close(norms.keep().dense(), dense)
     torch.testing.assert_close(captured["layers.1"].keep().norms().dense(), dense)
 
 
-def test_values_that_were_changed_since_are_noticed() -> None:
-    attention = MultiHeadAttention(6, 3)
-    with watch(attention) as captured, torch.no_grad():
-        attention(torch.randn(1, 4, 6))
-        attention.output.weight.mul_(2)
-    with pytest.raises(StaleMapError):
-        captured.norms()[""].dense()
-
-
-def test_nan_at_a_hidden_key_reaches_no_norm() -> None:
+def test_nan_at_a_hidden_key_reaches_no_norm_and_changed_weights_are_noticed() -> None:
     attention, features = MultiHeadAttention(6, 3), torch.randn(1, 4, 6)
     features[0, 3] = torch.nan
     with watch(attention) as captured, torch.no_grad():
         attention(torch.randn(1, 2, 6), features, lengths=torch.tensor([3]))
     assert captured.norms()[""].dense().isfinite().all()
+    with torch.no_grad():
+        attention.output.weight.mul_(2)
+    with pytest.raises(StaleMapError):
+        captured.norms()[""].dense()
 
 
-@pytest.mark.parametrize("implementation", ["torch", "torch weights", "torch layer"])
-def test_norms_of_pytorchs_modules(implementation: str) -> None:
+@pytest.mark.parametrize("way", ["fused", "weights", "layer"])
+@torch.no_grad()
+def test_norms_of_pytorchs_modules(way: str) -> None:
     layer = nn.TransformerEncoderLayer(6, 3, 7, batch_first=True, norm_first=True).double().eval()
-    features = torch.randn(2, 5, 6).double()
-    module = layer.self_attn
-    converted = MultiHeadAttention.from_torch(module)
-    inputs = layer.norm1(features) if implementation == "torch layer" else features
-    with watch(layer) as captured, torch.no_grad():
-        if implementation == "torch layer":
+    features, module = torch.randn(2, 5, 6).double(), layer.self_attn
+    with watch(layer) as captured:
+        if way == "layer":
             layer(features)
         else:
-            module(features, features, features, need_weights=implementation == "torch weights")
-    (norms,) = captured.norms().values()
-    (weights,) = captured.values()
-    with torch.no_grad():
-        torch.testing.assert_close(norms.dense(), direct(converted, weights.dense(), inputs))
+            module(features, features, features, need_weights=way == "weights")
+    (norms,), (weights,) = captured.norms().values(), captured.values()
+    inputs = layer.norm1(features) if way == "layer" else features
+    torch.testing.assert_close(norms.dense(), direct(MultiHeadAttention.from_torch(module), weights.dense(), inputs))
 
 
 def test_gradients_are_those_of_the_formula() -> None:
@@ -141,15 +130,6 @@ def test_gradients_are_those_of_the_formula() -> None:
     torch.testing.assert_close(derived["layers.1"].pooled(5, 1, "max")[..., 0], dense.amax(-1))
 
 
-def test_an_input_that_the_number_does_not_depend_on_has_gradients_of_zero() -> None:
-    first, second = MultiHeadAttention(6, 3), MultiHeadAttention(6, 3)
-    model = nn.ModuleList([first, second])
-    with watch(model, gradients=True) as captured:
-        output = first(torch.randn(1, 4, 6))
-        second(torch.randn(1, 4, 6))
-    assert captured.gradients(output.sum())["1"].dense().abs().max() == 0
-
-
 def test_what_gradients_need_is_said() -> None:
     attention, features = MultiHeadAttention(6, 3, dropout=0.5), torch.randn(1, 4, 6)
     with watch(attention) as captured:
@@ -166,6 +146,11 @@ def test_what_gradients_need_is_said() -> None:
         attention(features)
     with pytest.raises(ArgumentError, match="the model itself ran without gradients"):
         captured.gradients(output.sum())[""]
+    # a call that the number does not depend on has gradients of 0
+    model = nn.ModuleList([MultiHeadAttention(6, 3), MultiHeadAttention(6, 3)])
+    with watch(model, gradients=True) as captured:
+        output, _ = (module(features) for module in model)
+    assert captured.gradients(output.sum())["1"].dense().abs().max() == 0
 
 
 def test_what_norms_need_is_said() -> None:
@@ -198,16 +183,13 @@ def test_what_norms_need_is_said() -> None:
 
 
 def test_rollout_of_each_layer_as_a_map() -> None:
-    model, features = Stack().double(), torch.randn(2, 5, 6, dtype=torch.float64)
-    with watch(model) as captured, torch.no_grad():
-        model(features)
+    captured = run_watched(Stack().double(), torch.randn(2, 5, 6, dtype=torch.float64))
     shares = captured.rollout()
     expected = rollout([captured["layers.0"], captured["layers.1"]], range(5))[:, None]
     weights = shares["layers.1"]
     torch.testing.assert_close(weights.dense(), expected)
-    torch.testing.assert_close(
-        shares["layers.0"].dense(), 0.5 * (captured["layers.0"].dense().mean(1, keepdim=True) + torch.eye(5).double())
-    )
+    first = 0.5 * (captured["layers.0"].dense().mean(1, keepdim=True) + torch.eye(5).double())
+    torch.testing.assert_close(shares["layers.0"].dense(), first)
     torch.testing.assert_close(weights.entropy(), torch.special.entr(expected).sum(-1))
     torch.testing.assert_close(weights.top(2).weights, expected.topk(2).values)
     torch.testing.assert_close(weights.keep()[..., 3, :], expected[..., 3, :])
@@ -230,10 +212,9 @@ def test_calls_of_a_shared_layer_have_no_rollout() -> None:
     with watch(model) as captured, torch.no_grad():
         model(features)
         model(features)
-    torch.testing.assert_close(captured.rollout()["layers.1#2"].dense(), captured.rollout()["layers.1"].dense())
-    torch.testing.assert_close(
-        captured.rollout()["layers.1"].dense()[:, 0], rollout([captured["layers.0"], captured["layers.1"]], range(5))
-    )
+    shares, maps = captured.rollout(), [captured["layers.0"], captured["layers.1"]]
+    torch.testing.assert_close(shares["layers.1#2"].dense(), shares["layers.1"].dense())
+    torch.testing.assert_close(shares["layers.1"].dense()[:, 0], rollout(maps, range(5)))
 
 
 def test_norms_behind_a_gate_of_any_name_are_refused() -> None:
