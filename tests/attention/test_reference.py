@@ -88,15 +88,6 @@ def test_gradients_of_gradients(
     assert torch.autograd.gradgradcheck(context, leaves)
 
 
-def test_hard_choice_teaches_nothing_before_the_scores() -> None:
-    query, key, value = (torch.randn(5, 3, requires_grad=True) for _ in range(3))
-    attend(query, key, value, normalizer="hard").sum().backward()
-    assert query.grad.count_nonzero() == key.grad.count_nonzero() == 0
-    # each value is learnt from by the queries that chose it
-    chosen = (query @ key.T).argmax(-1).bincount(minlength=5)
-    assert torch.equal(value.grad, chosen[:, None].expand(5, 3).float())
-
-
 @pytest.mark.parametrize("implementation", ["reference", "tiled", "sdpa", "dense"])
 def test_a_row_of_the_lowest_bias_gives_hidden_keys_no_weight(implementation: str) -> None:
     query, key, value = (torch.randn(1, 2, length, 8) for length in (5, 7, 7))

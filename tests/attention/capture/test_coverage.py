@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.attention.capture.coverage import (
-    advice,
     advice_for_uncaptured,
     dispatching_and_computing_classes,
     is_attention,
@@ -48,16 +47,6 @@ def test_the_innermost_are_listed_unless_they_were_seen() -> None:
     assert list(advice_for_uncaptured(paths, {"one.attention.inner", "two"})) == []
     assert list(advice_for_uncaptured(paths_of(SelfAttention()), set())) == [""]
     assert list(advice_for_uncaptured(paths_of(SelfAttention()), {""})) == []
-
-
-def test_what_to_do_about_it() -> None:
-    assert "F.scaled_dot_product_attention or attent.attend in its place" in advice(FlexMixer())
-    assert "it was not called" in advice(SelfAttention())
-    model = nn.Sequential(SelfAttention())
-    model.compile(backend="eager")
-    (message,) = advice_for_uncaptured(paths_of(model), set()).values()
-    assert 'torch.compiler.set_stance("force_eager")' in message
-    torch.compiler.reset()
 
 
 class AttentionInterface(dict):

@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention import AttentionMap, attend, prepare, reference
+from attent.attention import AttentionMap, attend, mask_info, prepare, reference
 from attent.attention.backends import bands
-from attent.attention.normalizers import TopK
-from attent.attention.scores import SCORES, General
+from attent.attention.maps.lazy_matrix import row_runs
+from attent.attention.masks import Causal, Documents, Padding, PerHead, Table
+from attent.attention.positions import RelativeBias
+from attent.attention.scores import SCORES, Additive, Gaussian, General
 from attent.errors import ArgumentError, ShapeError, StaleMapError, UnknownNameError
 
 dice = torch.Generator().manual_seed(1)
@@ -19,19 +21,6 @@ QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5,
 
 def a_map(**arguments: Any) -> AttentionMap:
     return attend(QUERY, KEY, VALUE, **arguments, return_map=True)[1]
-
-
-def test_shape_has_the_callers_axes() -> None:
-    assert a_map().shape == a_map().dense().shape == (2, 3, 5, 11)
-    three = attend(QUERY[:, 0], KEY[:, 0], VALUE[:, 0], return_map=True)[1]
-    assert three.shape == three.dense().shape == (2, 5, 11)
-    two = attend(QUERY[0, 0], KEY[0, 0], VALUE[0, 0], return_map=True)[1]
-    assert two.shape == two.dense().shape == (5, 11)
-    assert three.argmax().shape == (2, 5)
-    assert two[3].shape == (11,)
-    assert torch.equal(three[1, 2:, [0, 3]], three.dense()[1, 2:, [0, 3]])
-    grouped = attend(QUERY, KEY[:, :1], VALUE[:, :1], return_map=True)[1]
-    assert grouped.dense().shape == (2, 3, 5, 11)
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -50,26 +39,20 @@ INDICES += [torch.tensor([1, 1, 0]), torch.tensor(1)]
 
 
 @pytest.mark.parametrize("position", range(4))
-@pytest.mark.parametrize("index", INDICES, ids=str)
-def test_one_axis_is_indexed_as_a_tensors(index, position: int) -> None:
-    whole, weights = a_map().dense(), a_map()
-    location = (*[slice(None)] * position, index)
-    torch.testing.assert_close(weights[location], whole[location])
-    stop = (..., index, *[slice(None)] * (3 - position))
-    torch.testing.assert_close(weights[stop], whole[location])
+def test_one_axis_is_indexed_as_a_tensors(position: int) -> None:
+    dense, weights = a_map().dense(), a_map()
+    for index in INDICES:
+        location = (*[slice(None)] * position, index)
+        torch.testing.assert_close(weights[location], dense[location])
+        torch.testing.assert_close(weights[(..., index, *[slice(None)] * (3 - position))], dense[location])
 
 
 def test_several_axes_are_indexed_as_a_tensors() -> None:
-    whole, weights = a_map().dense(), a_map()
-    for location in itertools.product(
-        [1, slice(0, 1)], [-2, slice(None)], [3, slice(1, 4), [4, 0]], [0, slice(2, None, 3)]
-    ):
-        torch.testing.assert_close(weights[location], whole[location])
-    torch.testing.assert_close(weights[1], whole[1])
-    torch.testing.assert_close(weights[..., 3, :], whole[..., 3, :])
-    torch.testing.assert_close(weights[0, ..., 3], whole[0, ..., 3])
-    torch.testing.assert_close(weights[...], whole)
-    torch.testing.assert_close(weights[:, :, torch.tensor([True, False, False, True, False])], whole[:, :, [0, 3]])
+    dense, weights = a_map().dense(), a_map()
+    axes = [1, slice(0, 1)], [-2, slice(None)], [3, slice(1, 4), [4, 0]], [0, slice(2, None, 3)]
+    for location in (*itertools.product(*axes), 1, (..., 3, slice(None)), (0, ..., 3), ...):
+        torch.testing.assert_close(weights[location], dense[location])
+    torch.testing.assert_close(weights[:, :, torch.tensor([True, False, False, True, False])], dense[:, :, [0, 3]])
 
 
 @pytest.mark.parametrize(
@@ -82,6 +65,11 @@ def test_several_axes_are_indexed_as_a_tensors() -> None:
         (None, ArgumentError, r"^a map is indexed by numbers, slices and lists, got None$"),
         ("a", ArgumentError, r"^a map is indexed by numbers, slices and lists, got 'a'$"),
         ([[0, 1], [1, 0]], ArgumentError, r"^a map is indexed by numbers, slices and lists, got tensor"),
+        *(
+            (index, ArgumentError, "map")
+            for index in (True, torch.tensor(True), (0, 0, [200]), (..., [1, -12]), (0.5,))
+        ),
+        ((0, 0, slice(None, None, -1)), ArgumentError, "map"),
     ],
 )
 def test_wrong_indices_are_said(index, error: type[Exception], message: str) -> None:
@@ -105,7 +93,7 @@ def test_dropout_is_not_shown_and_hidden_keys_have_no_weight() -> None:
     assert (weights[:2] > 0).all()
 
 
-def test_gradients_flow_through_as_often_as_one_looks() -> None:
+def test_gradients_flow_through_as_often_as_one_looks_and_not_once_detached() -> None:
     score, query = General(7, 7), QUERY.clone().requires_grad_()
     weights = attend(query, KEY, VALUE, score=score, return_map=True)[1]
     expected = torch.autograd.grad((query @ score.weight @ KEY.mT).softmax(-1)[:, :, 1, 0].sum(), (query, score.weight))
@@ -114,12 +102,6 @@ def test_gradients_flow_through_as_often_as_one_looks() -> None:
     for _ in range(2):
         gradients = torch.autograd.grad(weights[:, :, 1, 0].sum(), (query, score.weight))
         torch.testing.assert_close(gradients, expected)
-
-
-def test_detached_it_has_no_graph() -> None:
-    score, query, bias = General(7, 7), QUERY.clone().requires_grad_(), torch.randn(5, 11, requires_grad=True)
-    weights = attend(query, KEY, VALUE, score=score, bias=bias, return_map=True)[1]
-    assert weights.dense().requires_grad
     assert not weights.detach().dense().requires_grad
     torch.testing.assert_close(weights.detach().dense(), weights.dense())
 
@@ -171,19 +153,21 @@ def test_scores_of_each_stage_are_the_formulas() -> None:
         torch.testing.assert_close(scores.dense(), steps[name])
         torch.testing.assert_close(scores[1, 2, 3:, [7, 0]], steps[name][1, 2, 3:, [7, 0]])
     torch.testing.assert_close(a_map().scores("masked").dense(), a_map().scores().dense())
-    assert repr(weights.scores("capped")) == "ScoreMap(shape=(2, 3, 5, 11), stage='capped', score=ScaledDot)"
     with pytest.raises(UnknownNameError, match="unknown stage of the scores 'soft'"):
         weights.scores("soft")
 
 
-def test_statistics_have_the_callers_axes() -> None:
-    for axes, tensors in {
-        4: (QUERY, KEY, VALUE),
-        3: (QUERY[:, 0], KEY[:, 0], VALUE[:, 0]),
-        2: (QUERY[0, 0], KEY[0, 0], VALUE[0, 0]),
+def test_shapes_have_the_callers_axes() -> None:
+    assert attend(QUERY, KEY[:, :1], VALUE[:, :1], return_map=True)[1].dense().shape == (2, 3, 5, 11)
+    for front, tensors in {
+        (2, 3): (QUERY, KEY, VALUE),
+        (2,): (QUERY[:, 0], KEY[:, 0], VALUE[:, 0]),
+        (): (QUERY[0, 0], KEY[0, 0], VALUE[0, 0]),
     }.items():
         weights = attend(*tensors, return_map=True)[1]
-        front = weights.shape[: axes - 2]
+        assert weights.shape == weights.dense().shape == (*front, 5, 11)
+        assert weights[..., 3, :].shape == (*front, 11)
+        assert torch.equal(weights[..., 2:, [0, 3]], weights.dense()[..., 2:, [0, 3]])
         assert weights.argmax().shape == weights.entropy().shape == weights.distance().shape == (*front, 5)
         assert weights.received().shape == (*front, 11)
         assert weights.top(3)[0].shape == weights.top(3)[1].shape == (*front, 5, 3)
@@ -246,17 +230,82 @@ def test_what_was_changed_in_place_since_is_said_and_what_was_kept_stays(entry) 
         entry(snapshot)
 
 
-def test_repr() -> None:
-    assert repr(a_map(normalizer=TopK(3))) == "AttentionMap(shape=(2, 3, 5, 11), score=ScaledDot, normalizer=TopK)"
+def example() -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors that a call depends on, by what an error calls them, and the arguments that hold them."""
+    score, position = Additive(7, 7, 13), RelativeBias(3)
+    bias, table, start = torch.randn(5, 11), torch.ones(5, 11).bool(), torch.tensor([6, 2])
+    mask = PerHead([Causal(), Table(table), Causal()]) & Padding(torch.tensor([11, 7]))
+    arguments = {"score": score, "position": position, "bias": bias, "mask": mask, "query_start": start}
+    held = {"score's v": score.v, "position's table": position.table, "bias": bias, "mask": table, "query_start": start}
+    return held, arguments
 
 
-BACKWARDS = slice(None, None, -1)
+def test_a_change_of_anything_that_counts_is_noticed_and_of_nothing_else() -> None:
+    held, arguments = example()
+    for name, tensor in held.items():
+        weights = attend(QUERY, KEY, VALUE, **arguments, return_map=True)[1]
+        weights.dense()
+        with torch.no_grad():
+            tensor[0] = 0
+        with pytest.raises(StaleMapError, match=f"^{name} was changed in place"):
+            weights.dense()
+    value, query = VALUE.clone(), QUERY.clone()
+    weights = attend(query[0], KEY[0], value[0], return_map=True)[1]
+    value.zero_()
+    expected = weights.dense()
+    # through a view
+    query[0, :, 2:].mul_(2)
+    with pytest.raises(StaleMapError):
+        weights[0]
+    # tensors without versions serve as well
+    with torch.inference_mode():
+        dense = attend(QUERY[0].clone(), KEY[0].clone(), VALUE[0].clone(), return_map=True)[1].dense()
+    torch.testing.assert_close(dense, expected)
 
 
-@pytest.mark.parametrize(
-    "index", [True, torch.tensor(True), (0, 0, [200]), (0, 0, -12), (..., [1, -12]), (0, 0, BACKWARDS), (0.5,)]
-)
-def test_an_index_that_says_nothing_is_our_error(index: Any) -> None:
-    _, weights = attend(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 11, 5), torch.randn(2, 3, 11, 5), return_map=True)
-    with pytest.raises(ArgumentError, match="map"):
-        weights[index]
+def test_what_was_kept_shares_nothing_with_what_it_was_made_of() -> None:
+    held, arguments = example()
+    query, key = QUERY.clone().requires_grad_(), KEY.clone()
+    weights = attend(query, key, VALUE, **arguments, return_map=True)[1]
+    snapshot, before = weights.keep(), weights.dense()
+    with torch.no_grad():
+        for tensor in (query, key, *held.values()):
+            tensor.zero_()
+    assert torch.equal(snapshot.dense(), before.detach())
+    assert not snapshot.dense().requires_grad
+    assert torch.equal(snapshot.keep().dense(), before.detach())
+
+
+def test_a_row_does_not_ask_what_all_queries_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[int] = []
+
+    def recording(call) -> Tensor | None:
+        requests.append(call.keys)
+        return visible(call)
+
+    visible = mask_info.visible_keys_of
+    monkeypatch.setattr(mask_info, "visible_keys_of", recording)
+    mask = Documents(torch.zeros(1, 11).long())
+    attend(QUERY, KEY, VALUE, mask=mask, return_map=True)[1][0, 0, 3]
+    assert not requests
+    spoilt = KEY.masked_fill(torch.arange(11)[:, None] == 10, torch.nan)
+    attend(QUERY, spoilt, VALUE, lengths=[10, 10], return_map=True)[1][0, 0, 3]
+    assert requests == [11]
+    attend(QUERY, KEY, VALUE, score=Gaussian(), mask=mask, return_map=True)[1][0, 0, 3]
+    assert requests == [11, 11]
+
+
+def test_keys_are_lowered_anew_where_a_graph_hangs_on_them() -> None:
+    score = General(7, 7)
+    weights = attend(QUERY, KEY, VALUE, score=score, return_map=True)[1]
+    constant = attend(QUERY, KEY, VALUE, return_map=True)[1]
+    assert weights.key_side() is not weights.key_side()
+    assert constant.key_side() is constant.key_side()
+    with torch.no_grad():
+        assert weights.key_side() is weights.key_side()
+
+
+def test_forms_take_as_many_rows_as_their_scores_fill(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bands, "TILE", 2 * 3 * 11 * 2)
+    for score, runs in ((General(7, 7), 3), (Additive(7, 7, 13), 3), (lambda query, key: query @ key.mT, 5)):
+        assert len(row_runs(attend(QUERY, KEY, VALUE, score=score, return_map=True)[1].call)) == runs

@@ -97,6 +97,9 @@ def test_an_index_computes_the_rows_that_it_names(index: tuple[Any, ...]) -> Non
     weights, recorded, expected = lazy()
     torch.testing.assert_close(weights[index], expected[index])
     assert recorded.rows_computed <= 2
+    for wrong in ((0, 0, QUERIES), (0, 0, 0, 0, 0), (0, 3)):
+        with pytest.raises(IndexError):
+            weights[wrong]
 
 
 def test_reading_rows_again_and_again_computes_everything_once() -> None:
@@ -105,12 +108,6 @@ def test_reading_rows_again_and_again_computes_everything_once() -> None:
         for row in range(QUERIES):
             torch.testing.assert_close(weights[0, head, row], expected[0, head, row])
     assert recorded.rows_computed == 2 * QUERIES
-
-
-@pytest.mark.parametrize("index", [(0, 0, QUERIES), (0, 0, 0, 0, 0), (0, 3)])
-def test_a_wrong_index_is_an_index_error(index: tuple[Any, ...]) -> None:
-    with pytest.raises(IndexError):
-        lazy()[0][index]
 
 
 def test_gradients_reach_the_queries() -> None:
@@ -126,15 +123,12 @@ def test_gradients_reach_the_queries() -> None:
     assert not weights.detach().mean().requires_grad
 
 
-def test_weights_read_without_gradients_have_them_later() -> None:
+def test_what_is_read_without_gradients_or_in_inference_mode_serves_outside() -> None:
     weights, recorded, _ = lazy(requires_grad=True)
     with torch.no_grad():
         assert not (weights * 1).requires_grad
     weights.square().sum().backward()
     assert recorded.query.grad is not None
-
-
-def test_what_is_read_in_inference_mode_serves_outside() -> None:
     weights, _, expected = lazy()
     with torch.inference_mode():
         torch.testing.assert_close(weights.sum(), expected.sum())
@@ -167,14 +161,10 @@ def test_the_mean_over_the_heads_is_computed_by_rows_too(is_batched: bool) -> No
     )
 
 
-def test_its_map_has_the_statistics() -> None:
+def test_its_map_has_the_statistics_and_a_change_in_place_is_noticed() -> None:
     weights, recorded, expected = lazy()
     torch.testing.assert_close(weights.map.entropy(), torch.special.entr(expected).sum(-1))
     assert recorded.rows_computed == 0
-
-
-def test_a_change_in_place_is_noticed() -> None:
-    weights, recorded, _ = lazy()
     recorded.query.add_(1)
     with pytest.raises(StaleMapError, match="query was changed"):
         weights.mean()

@@ -37,14 +37,11 @@ def test_it_is_the_product_of_the_layers(mask: str | None, monkeypatch: pytest.M
     torch.testing.assert_close(flow.sum(-1), torch.ones(2, 3))
 
 
-def test_axes_are_the_callers_but_for_the_heads() -> None:
-    assert rollout([layer(2, 7, 5)], [1]).shape == (2, 1, 7)
-    assert rollout([layer(7, 5)], torch.tensor([1, 2])).shape == (2, 7)
-
-
-def test_one_layer_by_hand() -> None:
+def test_one_layer_by_hand_and_the_callers_axes_but_for_the_heads() -> None:
     weights = attend(torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(2, 1), return_map=True)[1]
     torch.testing.assert_close(rollout([weights], [0]), torch.tensor([[0.75, 0.25]]))
+    assert rollout([layer(2, 7, 5)], [1]).shape == (2, 1, 7)
+    assert rollout([layer(7, 5)], torch.tensor([1, 2])).shape == (2, 7)
 
 
 def test_rows_that_are_not_reached_cost_nothing() -> None:
@@ -62,23 +59,20 @@ def test_rows_that_are_not_reached_cost_nothing() -> None:
     assert len(row_runs(maps[0].call)) == 1
 
 
-@pytest.mark.parametrize(
-    ("maps", "rows", "error", "message"),
-    [
-        ([], [0], ArgumentError, "rollout needs the map of at least one layer"),
-        ([(2, 7, 5), (2, 11, 5)], [0], ShapeError, r"of one shape, got \(2, 7, 7\), \(2, 11, 11\)"),
-        ([(7, 5)], [7], ArgumentError, r"rows must be from 0 to 6, got \[7\]"),
-        ([(7, 5)], [-1], ArgumentError, r"rows must be from 0 to 6, got \[-1\]"),
-    ],
-)
-def test_what_cannot_be_rolled_out_is_said(maps, rows: list[int], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        rollout([layer(*shape) for shape in maps], rows)
-
-
-def test_only_distributions_of_self_attention() -> None:
-    with pytest.raises(ArgumentError, match="the rollout requires a distribution, which Sigmoid weights are not"):
-        rollout([layer(7, 5, normalizer="sigmoid")], [0])
+def test_what_cannot_be_rolled_out_is_said() -> None:
     cross = attend(torch.randn(3, 5), torch.randn(7, 5), torch.randn(7, 5), return_map=True)[1]
-    with pytest.raises(ShapeError, match="rollout needs self-attention maps"):
-        rollout([cross], [0])
+    for maps, row, error, message in (
+        ([], 0, ArgumentError, "rollout needs the map of at least one layer"),
+        ([layer(2, 7, 5), layer(2, 11, 5)], 0, ShapeError, r"of one shape, got \(2, 7, 7\), \(2, 11, 11\)"),
+        ([layer(7, 5)], 7, ArgumentError, r"rows must be from 0 to 6, got \[7\]"),
+        ([layer(7, 5)], -1, ArgumentError, r"rows must be from 0 to 6, got \[-1\]"),
+        (
+            [layer(7, 5, normalizer="sigmoid")],
+            0,
+            ArgumentError,
+            "requires a distribution, which Sigmoid weights",
+        ),
+        ([cross], 0, ShapeError, "rollout needs self-attention maps"),
+    ):
+        with pytest.raises(error, match=message):
+            rollout(maps, [row])

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from attent.attention import AttentionMap, attend, prepare, reference
 from attent.attention.backends import bands
-from attent.attention.base import Normalizer
+from attent.attention.base import Mask, Normalizer
 from attent.attention.maps import tiles
 from attent.attention.maps.statistics import HEAD_STATISTICS, HeadStatistics, even_spans
 from attent.attention.masks import Causal, Documents, Padding, PerHead, Prefix, Table, Window
 from attent.attention.normalizers import NORMALIZERS, TopK
-from attent.attention.scores import SCORES
+from attent.attention.scores import SCORES, Additive
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 23, 29, 6
 dice = torch.Generator().manual_seed(1)
@@ -99,49 +99,45 @@ def check(tensors: tuple[Tensor, Tensor, Tensor], **arguments: Any) -> None:
         )
 
 
-@pytest.fixture(params=[70, 400, 1200, 2**19])
-def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Tiles of single heads, of some heads, of some sequences, and one of all."""
-    monkeypatch.setattr(tiles, "CPU_TILE", request.param)
-    monkeypatch.setattr(tiles, "MIN_ROWS", 2)
-    monkeypatch.setattr(bands, "TILE", 4 * request.param)
-    return request.param
-
-
 @pytest.mark.parametrize("name", CALLS)
-def test_they_are_those_of_the_dense_map(name: str, tile: int) -> None:
-    check((QUERY, KEY, VALUE), **CALLS[name])
+def test_they_are_those_of_the_dense_map(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "MIN_ROWS", 2)
+    # tiles of single heads, of some heads, of some sequences, and one of all: each call with two of them
+    number = [*CALLS].index(name)
+    for size in ((70, 1200), (400, 2**19))[number % 2]:
+        monkeypatch.setattr(tiles, "CPU_TILE", size)
+        monkeypatch.setattr(bands, "TILE", 4 * size)
+        check((QUERY, KEY, VALUE), **CALLS[name])
 
 
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("call", ["plain", "window"])
 def test_of_every_score(name: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "CPU_TILE", 400)
-    torch.manual_seed(0)
     score = SCORES[name].for_widths(WIDTH, WIDTH, HEADS)
-    tensors = (QUERY, KEY, VALUE)
-    weights = attend(*tensors, score=score, **CALLS[call], return_map=True)[1]
-    calculated = statistics_of(weights)
-    prepared = prepare(*(tensor.double() for tensor in tensors), score=score.double(), **CALLS[call])
+    calculated = statistics_of(attend(QUERY, KEY, VALUE, score=score, **CALLS[call], return_map=True)[1])
+    prepared = prepare(QUERY.double(), KEY.double(), VALUE.double(), score=score.double(), **CALLS[call])
     right = expected(reference.steps(*prepared)["weights"].detach(), prepared.call.pairs().query_position)
     for key, number in calculated.items():
         torch.testing.assert_close(number.double(), right[key], rtol=0, atol=2e-6 * float(right[key].abs().max()))
 
 
 @pytest.mark.parametrize("name", NORMALIZERS)
-@pytest.mark.parametrize("call", ["plain", "early", "heads"])
-def test_of_every_normalizer(name: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_every_normalizer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "CPU_TILE", 400)
     normalizer: Normalizer = {"top_k": TopK(4)}.get(name) or NORMALIZERS[name]()
-    check((QUERY, KEY, VALUE), normalizer=normalizer, **CALLS[call])
+    for call in ("early", "heads"):
+        check((QUERY, KEY, VALUE), normalizer=normalizer, **CALLS[call])
 
 
-def test_shared_keys_and_16_bits() -> None:
+def test_shared_keys_and_16_bits_without_a_graph() -> None:
     check((QUERY, KEY[:, :1], VALUE[:, :1]), mask="causal")
     sixteen = tuple(tensor.bfloat16() for tensor in (QUERY, KEY[:, :1], VALUE[:, :1]))
-    weights = attend(*sixteen, return_map=True)[1]
+    weights = attend(sixteen[0].requires_grad_(), *sixteen[1:], return_map=True)[1]
     exact = attend(*(tensor.float() for tensor in sixteen), return_map=True)[1]
     torch.testing.assert_close(weights.entropy(), exact.entropy())
+    assert not any(number.requires_grad for number in (weights.entropy(), weights.received(), weights.pooled(2, 2)))
+    assert weights[0].requires_grad
 
 
 def test_uniform_weights_by_hand() -> None:
@@ -174,12 +170,6 @@ def test_hidden_nan_reaches_no_statistic() -> None:
         torch.testing.assert_close(number, statistics_of(clean)[name])
 
 
-def test_statistics_carry_no_graph() -> None:
-    weights = attend(QUERY.clone().requires_grad_(), KEY, VALUE, return_map=True)[1]
-    assert not any(number.requires_grad for number in (weights.entropy(), weights.received(), weights.pooled(2, 2)))
-    assert weights[0].requires_grad
-
-
 def named(statistics: HeadStatistics, head: int = 0) -> dict[str, float]:
     return dict(zip(HEAD_STATISTICS, statistics.means()[head].tolist(), strict=True))
 
@@ -197,17 +187,6 @@ def test_statistics_by_hand() -> None:
     assert means["entropy"] == pytest.approx((math.log(2) - 0.25 * math.log(0.25) - 0.75 * math.log(0.75)) / 3)
 
 
-def test_they_are_the_means_of_those_of_the_map() -> None:
-    query, key = torch.randn(1, 3, 5, 4), torch.randn(1, 3, 7, 4)
-    weights = attend(query, key, key, return_map=True)[1]
-    statistics = HeadStatistics(3, is_distribution=True, is_self_attention=True)
-    statistics.add(weights.dense()[0], torch.arange(2, 7))
-    for head in range(3):
-        means = named(statistics, head)
-        assert means["entropy"] == pytest.approx(weights.entropy()[0, head].mean().item(), rel=1e-5)
-        assert means["distance"] == pytest.approx(weights.distance()[0, head].mean().item(), rel=1e-5)
-
-
 def test_a_row_that_sees_nothing_counts_in_no_mean() -> None:
     statistics = HeadStatistics(1, is_distribution=True, is_self_attention=True)
     statistics.add(torch.tensor([[[0.0, 0.0], [0.5, 0.5]]]), torch.arange(2))
@@ -223,3 +202,55 @@ def test_numbers_without_a_meaning_are_nan(is_distribution: bool, meaningless: l
     statistics = HeadStatistics(1, is_distribution=is_distribution, is_self_attention=False)
     statistics.add(torch.full((1, 4, 6), 1 / 6), torch.arange(2, 6))
     assert [name for name, value in named(statistics).items() if math.isnan(value)] == meaningless
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "gaussian", Additive(3, 3, 7), lambda query, key: query @ key.mT])
+@pytest.mark.parametrize("tile", [50, 300, 900, 2**19])
+@pytest.mark.parametrize("mask", [None, Causal() & Padding(torch.tensor([13, 0, 5, 11, 2]))])
+@torch.no_grad()
+def test_tiles_lie_side_by_side_and_make_the_whole(score, tile: int, mask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "CPU_TILE", tile)
+    monkeypatch.setattr(tiles, "MIN_ROWS", 2)
+    query, key = torch.randn(5, 2, 11, 3), torch.randn(5, 2, 13, 3)
+    weights = attend(query, key, key, score=score, mask=mask, return_map=True)[1]
+    whole, times = torch.zeros(weights.shape), torch.zeros(weights.shape)
+    for result in tiles.tiles(weights):
+        whole[(*result.index, result.columns)] = result.weights
+        times[(*result.index, result.columns)] += 1
+    torch.testing.assert_close(whole, weights.dense())
+    assert times.max() == 1
+    assert not whole[times == 0].any()
+
+
+def test_tiles_do_not_grow_with_the_square_of_the_length_and_keys_out_of_reach_cost_nothing() -> None:
+    def sizes(length: int, mask: Mask | None = None) -> list[int]:
+        sequence = torch.randn(length, 2)
+        weights = attend(sequence, sequence, sequence, mask=mask, return_map=True)[1]
+        return [tile.weights.numel() for tile in tiles.tiles(weights)]
+
+    for length in (1024, 4096):
+        assert max(sizes(length)) <= max(tiles.CPU_TILE, tiles.MIN_ROWS * length)
+    assert sum(sizes(4096, Causal() & Window(100, 0))) < 4096 * 300
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", Additive(3, 3, 7), lambda query, key: query @ key.mT])
+@pytest.mark.parametrize("tile", [50, 2**19])
+@torch.no_grad()
+def test_of_some_rows_heads_and_sequences_only_these_are_computed(
+    score, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "CPU_TILE", tile)
+    monkeypatch.setattr(tiles, "MIN_ROWS", 2)
+    query, key = torch.randn(3, 5, 17, 3), torch.randn(3, 5, 13, 3)
+    weights = attend(query, key, key, score=score, mask=Causal(), bias=torch.randn(3, 5, 17, 13), return_map=True)[1]
+    actual, cells = torch.zeros(weights.shape), 0
+    with weights.tiles(range(2, 16, 3), range(1, 4), range(1, 2)) as parts:
+        for part in parts:
+            actual[(*part.index, part.columns)] = part.weights
+            cells += part.weights.numel()
+    expected = torch.zeros(weights.shape)
+    expected[1, 1:4, 2:16:3] = weights.dense()[1, 1:4, 2:16:3]
+    torch.testing.assert_close(actual, expected)
+    assert 0 < cells <= 3 * 5 * 13
+    with weights.tiles(range(0)) as parts:
+        assert not list(parts)

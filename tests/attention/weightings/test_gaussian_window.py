@@ -9,7 +9,7 @@ from attent.attention import attend, prepare, reference
 from attent.attention.masks import Around
 from attent.attention.scores import Additive
 from attent.attention.weightings import GaussianWindow
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ArgumentError, ShapeError, StaleMapError
 
 B, H, TQ, TK, D = 2, 3, 5, 7, 4
 
@@ -24,7 +24,8 @@ def centers() -> torch.Tensor:
 
 def test_weights_are_multiplied_and_not_normalised_again() -> None:
     (query, key, value), about = tensors(), centers().detach()
-    context, weights = attend(query, key, value, weighting=GaussianWindow(about, 1.5), return_map=True)
+    arguments = {"weighting": GaussianWindow(about, 1.5)}
+    context, weights = attend(query, key, value, **arguments, return_map=True)
     plain = attend(query, key, value, return_map=True)[1].dense()
     expected = plain * torch.exp(-((torch.arange(TK) - about[:, None, :, None]) ** 2) / (2 * 1.5**2))
     torch.testing.assert_close(weights.dense(), expected)
@@ -32,21 +33,13 @@ def test_weights_are_multiplied_and_not_normalised_again() -> None:
     assert (weights.dense().sum(-1) < 1).all()
     torch.testing.assert_close(weights.received(), expected.sum(-2))
     assert torch.equal(weights.argmax(), expected.argmax(-1))
-    steps = reference.steps(*prepare(query, key, value, weighting=GaussianWindow(about, 1.5)))
+    steps = reference.steps(*prepare(query, key, value, **arguments))
     assert list(steps)[-3:] == ["normalised", "weights", "output"]
     torch.testing.assert_close(steps["normalised"], plain)
-
-
-@pytest.mark.parametrize("implementation", ["reference", "tiled"])
-def test_gradients_reach_the_centres(implementation: str) -> None:
-    (query, key, value), about = tensors(), centers()
-
-    def context(about: torch.Tensor) -> torch.Tensor:
-        # computed of a leaf before, as a model's are
-        moved = about * 1.0
-        return attend(query, key, value, weighting=GaussianWindow(moved, 2.0), implementation=implementation)
-
-    assert torch.autograd.gradcheck(context, [about])
+    # by hand: two equal scores, weights 1/2 each; the second key is one σ away
+    arguments = {"weighting": GaussianWindow(torch.zeros(1, 2), 1.0), "return_map": True}
+    weights = attend(*torch.zeros(3, 1, 2, 1), **arguments)[1].dense()
+    torch.testing.assert_close(weights[0, 0], torch.tensor([0.5, 0.5 * math.exp(-0.5)]))
 
 
 def test_tanh_forms_and_dropout_agree_with_the_formula() -> None:
@@ -61,22 +54,13 @@ def test_tanh_forms_and_dropout_agree_with_the_formula() -> None:
     torch.testing.assert_close(results[2], results[0])
 
 
-def test_one_number_by_hand() -> None:
-    # two equal scores, weights 1/2 each; the second key is one σ away
-    weights = attend(
-        *torch.zeros(3, 1, 2, 1).unbind(), weighting=GaussianWindow(torch.zeros(1, 2), 1.0), return_map=True
-    )[1].dense()
-    torch.testing.assert_close(weights[0, 0], torch.tensor([0.5, 0.5 * math.exp(-0.5)]))
-
-
 def test_a_map_knows_that_its_centres_were_changed() -> None:
     query, about = torch.randn(1, 8, 5), torch.zeros(1, 8)
-    weights = attend(query, query, query, weighting=GaussianWindow(about, 1.0), mask=Around(about, 3), return_map=True)[
-        1
-    ]
+    arguments = {"weighting": GaussianWindow(about, 1.0), "mask": Around(about, 3)}
+    weights = attend(query, query, query, **arguments, return_map=True)[1]
     snapshot, before = weights.keep(), weights.dense()
     about.add_(1.0)
-    with pytest.raises(Exception, match=r"was changed in place"):
+    with pytest.raises(StaleMapError, match=r"was changed in place"):
         weights.dense()
     torch.testing.assert_close(snapshot.dense(), before)
 
@@ -91,3 +75,13 @@ def test_what_it_takes() -> None:
         attend(query, query, query, weighting=GaussianWindow(torch.zeros(3, 5), 1.0))
     with pytest.raises(ArgumentError, match=r"^weighting must be a Weighting, got 'gaussian_window'$"):
         attend(query, query, query, weighting="gaussian_window")
+
+
+def test_gradients_reach_the_centres() -> None:
+    (query, key, value), about = tensors(), centers()
+
+    def context(about: torch.Tensor) -> torch.Tensor:
+        # computed of a leaf before, as a model's are
+        return attend(query, key, value, weighting=GaussianWindow(about * 1.0, 2.0), implementation="tiled")
+
+    assert torch.autograd.gradcheck(context, [about])
