@@ -48,12 +48,8 @@ def test_every_call_is_collected_in_order_by_its_path() -> None:
 
 def test_modules_have_the_paths_that_pytorch_gives_them() -> None:
     shared = nn.Linear(2, 2)
-    parts = {
-        "one": nn.Sequential(shared, nn.Sequential(shared)),
-        "two": nn.Transformer(4, 2, 1, 1, 5, batch_first=True),
-        "three": shared,
-    }
-    model = nn.ModuleDict(parts)
+    transformer = nn.Transformer(4, 2, 1, 1, 5, batch_first=True)
+    model = nn.ModuleDict({"one": nn.Sequential(shared, nn.Sequential(shared)), "two": transformer, "three": shared})
     model.register_module("none", None)
     assert list(module.module_paths(model).items()) == [(item, path) for path, item in model.named_modules()]
 
