@@ -220,6 +220,7 @@ def test_hidden_keys_do_not_leak(case: Case) -> None:
             spoilt = (query, key.masked_fill(hidden, garbage), value.masked_fill(hidden, garbage))
             for name, tensor in outcome(case, implementation, spoilt).items():
                 assert torch.equal(tensor, expected[name]), name
+    spoilt = (query, key.masked_fill(hidden, torch.nan), value)
     weights = AttentionMap.of(prepare(*spoilt, **case.arguments())).dense()
     assert torch.equal(weights, AttentionMap.of(prepare(*case.tensors(), **case.arguments())).dense())
     assert weights[~case.seen()].count_nonzero() == 0

@@ -12,35 +12,19 @@ from attent.attention import attend, explain, mask_info, prepare
 from attent.attention.backends import bands, select
 from attent.attention.base import KeyRange, Mask, Pairs
 from attent.attention.mask_info import additive_mask
-from attent.attention.masks import Causal, Documents, Padding, PerHead, Prefix, Window
+from attent.attention.masks import Causal, Documents, Padding, PerHead, Prefix, Table, Window
 from attent.ops.eligibility import can_run_native
 
 QUERY, KEY, VALUE = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zeros(2, 3, 7, 11)
 
 
-@pytest.mark.parametrize("tile", [1, 100, 10000])
-def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) -> None:
-    monkeypatch.setattr(mask_info, "CHUNK", tile)
-
-    def keys(**arguments) -> list[list[int]] | None:
-        visible = mask_info.visible_keys_of(prepare(QUERY, KEY, VALUE, **arguments).call)
-        return None if visible is None else [part.nonzero().flatten().tolist() for part in visible[:, 0]]
-
-    assert keys() is None
-    assert keys(mask=Causal(), query_start=0) == [[0, 1, 2, 3, 4]]
-    assert keys(mask=Padding(torch.tensor([3, 0]))) == [[0, 1, 2], []]
-    either = keys(mask=Causal() | Prefix(6), query_start=torch.tensor([0, 2]))
-    assert either == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5, 6]]
-    single = torch.zeros(5, 7, dtype=torch.bool)
-    single[4, 6] = True
-    assert keys(mask=single) == [[6]]
-
-
 @pytest.mark.parametrize("start", [None, 0, -3, -9, 9, torch.tensor([2, -4])])
-@pytest.mark.parametrize("hiding", [None, "keys", "pairs"])
-def test_keys_that_masks_tell_without_looking_are_those_that_are_seen(start, hiding: str | None) -> None:
-    rows = {None: 0, "keys": 1, "pairs": 5}[hiding]
-    bias = torch.zeros(rows, 7).index_fill(1, torch.tensor([2]), -torch.inf) if rows else None
+@pytest.mark.parametrize(("hidden_rows", "chunk"), [(0, 1), (1, 100), (5, 10000)])
+def test_visible_keys_are_those_that_any_query_sees(
+    start: Any, hidden_rows: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mask_info, "CHUNK", chunk)
+    bias = torch.zeros(hidden_rows, 7).index_fill(1, torch.tensor([2]), -torch.inf) if hidden_rows else None
     for mask in (
         Causal(),
         Window(1, 0),
@@ -49,10 +33,12 @@ def test_keys_that_masks_tell_without_looking_are_those_that_are_seen(start, hid
         Window(2, 1) & Padding(torch.tensor([4, 0])),
         (Causal() | Prefix(torch.tensor([2, 6]))) & Padding(torch.tensor([7, 3])),
         PerHead([Causal(), Window(0, 0), Prefix(1)]),
+        Table(torch.eye(5, 7).roll(2, 1) > 0),
     ):
         call = prepare(QUERY, KEY, VALUE, mask=mask, query_start=start, bias=bias).call
         expected = call.allowed(call.pairs()).any(-2).expand(2, 3, 7)
         assert torch.equal(mask_info.visible_keys_of(call).expand(2, 3, 7), expected), mask
+    assert mask_info.visible_keys_of(prepare(QUERY, KEY, VALUE).call) is None
 
 
 def test_what_all_queries_see_of_a_long_sequence_is_not_asked_pair_by_pair(monkeypatch: pytest.MonkeyPatch) -> None:

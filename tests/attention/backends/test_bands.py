@@ -111,7 +111,9 @@ def test_sparse_only_where_enough_is_hidden_of_many() -> None:
 
 def test_the_ends_of_a_span_lie_within_the_keys() -> None:
     sample = prepare(torch.zeros(5, 1), torch.zeros(7, 1), torch.zeros(7, 1), mask=Window(1, 1), query_start=5).call
-    first, stop = mask_info.key_bounds(sample, exact=True)
+    bounds = mask_info.key_bounds(sample, exact=True)
+    assert bounds is not None
+    first, stop = bounds
     # queries at 5 … 9, of which the last two see nothing
     assert first.flatten().tolist() == [4, 5, 6, 7, 7]
     assert stop.flatten().tolist() == [7, 7, 7, 0, 0]

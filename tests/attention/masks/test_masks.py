@@ -302,7 +302,7 @@ SCATTERED = {
 }
 
 
-def make_call(mask: Mask | Tensor) -> Call:
+def make_call(mask: Mask) -> Call:
     return prepare(*(torch.randn(B, H, length, 4) for length in (TQ, TK, TK)), mask=mask).call
 
 
@@ -317,7 +317,7 @@ def test_masks_of_more_pairs_hold_what_their_slot_asks(mask: Mask) -> None:
 
 
 def test_a_table_has_no_reach_and_either_needs_both() -> None:
-    call = make_call(torch.ones(TQ, TK, dtype=torch.bool))
-    table, pairs = call.mask, call.pairs()
+    table = Table(torch.ones(TQ, TK, dtype=torch.bool))
+    pairs = make_call(table).pairs()
     assert table.key_range(pairs) is (table | Causal()).key_range(pairs) is None
     assert (table & Causal()).key_range(pairs) is not None
