@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.attention.attend import attend
+from attent.attention.capture.changed_calls import plain_encoder_layer, plain_multi_head
 from attent.attention.capture.interventions import first_argument, running_modules
 from attent.attention.capture.patching import TARGETS, CapturedCall, Patcher
 from attent.attention.capture.watch import watch
@@ -227,3 +228,8 @@ def test_a_door_imported_by_name_is_listened_at_too(monkeypatch: pytest.MonkeyPa
     assert len(calls) == 1
     patcher.restore()
     assert file.sdpa is original
+
+
+def test_contexts_can_be_changed_wherever_attention_is_captured() -> None:
+    hidden = [target.plain for target in TARGETS if target.change is None]
+    assert hidden == [plain_encoder_layer, plain_multi_head]
