@@ -8,15 +8,7 @@ from babel.dates import format_date, format_skeleton
 from attent.errors import ArgumentError, UnknownNameError
 from attent.tasks.dates import patterns
 from attent.tasks.dates.corpus import FULL
-from attent.tasks.dates.patterns import (
-    ALL_DATES,
-    ZEROS,
-    DatePattern,
-    date_patterns,
-    digits,
-    moment,
-    sample_moments,
-)
+from attent.tasks.dates.patterns import ALL_DATES, ZEROS, DatePattern, date_patterns, digits, moment, sample_moments
 
 STYLES = ("full", "long", "medium", "short")
 # every month and every day of the week, both lengths of the day, both ends of the years

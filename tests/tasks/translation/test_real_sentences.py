@@ -61,9 +61,7 @@ def sentences() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kind"),
-    [(torch.float32, "greedy"), (torch.bfloat16, "beam"), (torch.bfloat16, "samples")],
-    ids=str,
+    ("dtype", "kind"), [(torch.float32, "greedy"), (torch.bfloat16, "beam"), (torch.bfloat16, "samples")], ids=str
 )
 def test_the_same_tokens_for_any_batch_and_order(dtype: torch.dtype, kind: str) -> None:
     texts = sentences()
