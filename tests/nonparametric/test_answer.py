@@ -44,7 +44,7 @@ def test_votes_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(lookup([1], [1], [2.0])) == [2.0]
 
 
-def test_what_is_refused() -> None:
+def test_wrong_queries_are_refused() -> None:
     answer = lookup(["ann", "bob"], STUDENTS)
     with pytest.raises(ArgumentError, match=r"^value is the answer to a single query, got 2 queries: use values$"):
         _ = answer.value

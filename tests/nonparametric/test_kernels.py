@@ -28,18 +28,13 @@ def test_weights_are_shares_of_the_kernel(name: str) -> None:
     assert WRITTEN.keys() == KERNELS.keys()
     query, key = torch.randn(5, 2, dtype=torch.float64), torch.randn(11, 2, dtype=torch.float64)
     key[0] = query[0] + torch.tensor([1.0, 0.25])  # on the border
-    expected = torch.tensor(
-        [[math.prod(WRITTEN[name](float(u)) for u in q - k) for k in key] for q in query], dtype=torch.float64
-    )
+    shares = [[math.prod(WRITTEN[name](float(u)) for u in q - k) for k in key] for q in query]
+    expected = torch.tensor(shares, dtype=torch.float64)
     expected = expected / expected.sum(-1, keepdim=True).clamp(min=1e-300)
     for parts in (KERNELS[name].parts(query, key), KERNELS[name].fast_parts(query, key)):
         actual, reference, score, mask = parts
         _, weights = attend(actual, reference, reference, score=score, mask=mask, return_map=True)
         torch.testing.assert_close(weights.dense(), expected)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_exponent_is_the_logarithm_and_falls(name: str) -> None:
     distance = torch.linspace(0, 2, 41, dtype=torch.float64)[:, None]
     exponents = KERNELS[name].exponent(distance)
     expected = torch.tensor([WRITTEN[name](u) for u in distance[:, 0].tolist()], dtype=torch.float64).log()
@@ -58,20 +53,15 @@ def test_the_border_belongs_to_the_uniform_kernel_alone() -> None:
     single = torch.tensor([[1.0]])
     assert KERNELS["uniform"].is_positive(single).item()
     assert not KERNELS["triangular"].is_positive(single).item()
-    assert repr(Within(single, single)) == "Within(1 queries, 1 keys)"
 
 
-def test_a_copy_of_a_known_kernel_is_that_kernel() -> None:
-    assert copy.deepcopy(KERNELS["gaussian"]) is KERNELS["gaussian"]
-    own = Kernel(math.sqrt, ends=True)  # pyright: ignore[reportArgumentType]
-    assert copy.deepcopy(own) == own
-
-
-def test_names() -> None:
+def test_names_and_copies() -> None:
     assert get_kernel("boxcar") is KERNELS["uniform"]
     assert set(ALIASES.values()) <= KERNELS.keys()
     own = Kernel(lambda distance: -distance.square())
     assert get_kernel(own) is own
+    assert copy.deepcopy(own) == own
+    assert copy.deepcopy(KERNELS["gaussian"]) is KERNELS["gaussian"]
     with pytest.raises(UnknownNameError, match=r"^unknown kernel 'epanechnikow'; did you mean 'epanechnikov'"):
         get_kernel("epanechnikow")
     with pytest.raises(ArgumentError, match=r"^kernel must be a name or a Kernel, got 3$"):
