@@ -12,33 +12,22 @@ from attent.tasks.dates.patterns import DAY, LITERAL, MONTH, YEAR, DatePattern, 
 DAYS = [date(2025, 1, 1) + timedelta(days=days) for days in range(3 * 365)]
 
 
-@pytest.fixture(scope="module")
-def demo() -> dict[str, list[DatePattern]]:
-    return {locale: date_patterns(locale) for locale in DEMO}
+def test_all_that_is_held_out_is_spelled_out_and_its_words_stay_in_training() -> None:
+    demo = {locale: date_patterns(locale) for locale in DEMO}
 
+    def texts(patterns: Sequence[DatePattern]) -> set[str]:
+        return {pattern.text(moment(day)) for pattern in patterns for day in DAYS}
 
-def texts(patterns: Sequence[DatePattern]) -> set[str]:
-    return {pattern.text(moment(day)) for pattern in patterns for day in DAYS}
-
-
-def all_words(lines: set[str]) -> set[str]:
-    return {word for line in lines for word in words(line)}
-
-
-@pytest.mark.parametrize("seed", [0, 5, 23])
-def test_all_that_is_held_out_is_spelled_out_and_its_words_stay_in_training(
-    seed: int, demo: dict[str, list[DatePattern]]
-) -> None:
-    held = hold_out(demo, 12, Random(seed))
-    assert len(set(held)) == 12
-    assert all(pattern.spells_month for pattern in held)
-    for locale in {pattern.locale for pattern in held}:
-        saved = texts([pattern for pattern in held if pattern.locale == locale])
-        training = texts([pattern for pattern in demo[locale] if pattern not in held])
-        assert all_words(saved) <= all_words(training - saved)
-
-
-def test_more_are_not_kept_than_can_be(demo: dict[str, list[DatePattern]]) -> None:
+    for seed in (0, 5):
+        held = hold_out(demo, 12, Random(seed))
+        assert len(set(held)) == 12
+        assert all(pattern.spells_month for pattern in held)
+        for locale in {pattern.locale for pattern in held}:
+            saved = texts([pattern for pattern in held if pattern.locale == locale])
+            training = texts([pattern for pattern in demo[locale] if pattern not in held])
+            assert {word for text in saved for word in words(text)} <= {
+                w for text in training - saved for w in words(text)
+            }
     with pytest.raises(ArgumentError, match=r"at most \d+ for these locales, got 86") as caught:
         hold_out(demo, 86, Random(0))
     maximum = int(str(caught.value).split("at most ")[1].split()[0])
@@ -46,12 +35,7 @@ def test_more_are_not_kept_than_can_be(demo: dict[str, list[DatePattern]]) -> No
 
 
 def test_a_word_found_nowhere_else_keeps_its_pattern_in_training() -> None:
-    french = {"fr": date_patterns("fr")}
-    for seed in range(20):
-        for pattern in hold_out(french, 2, Random(seed)):
-            # the only one with "mardi"
-            assert "full" not in pattern.names
-    single = {"fr": [pattern for pattern in french["fr"] if "long" in pattern.names]}
+    single = {"fr": [pattern for pattern in date_patterns("fr") if "long" in pattern.names]}
     assert hold_out(single, 0, Random(0)) == []
     with pytest.raises(ArgumentError, match="at most 0 for these locales, got 1"):
         hold_out(single, 1, Random(0))

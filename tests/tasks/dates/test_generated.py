@@ -1,10 +1,12 @@
 from pathlib import Path
 
 import pytest
+from babel import localedata
+from pydantic import ValidationError
 
 from attent.errors import ArgumentError, RunError
 from attent.tasks.dates import DatesSettings
-from attent.tasks.dates.corpus import gold_links
+from attent.tasks.dates.corpus import DEMO, FULL, gold_links
 from attent.tasks.dates.generated import generated_name, input_check, is_date, output_check, regenerate, why_no_date
 from attent.text.text import TranslationCorpus
 from attent.text.tokenizer import CharTokenizer
@@ -30,33 +32,48 @@ def test_a_corpus_in_files_is_not_generated() -> None:
         regenerate(Path("run"), {"dates": {"training_pairs": -1}})
 
 
-def test_no_text_of_the_corpus_is_refused(small_corpus: TranslationCorpus) -> None:
+def test_a_text_without_a_whole_year_is_no_date(small_corpus: TranslationCorpus) -> None:
     assert [pair.source for pair in small_corpus.train if why_no_date(pair.source)] == []
-    assert all(is_date(pair.target) for pair in small_corpus.train)
-
-
-@pytest.mark.parametrize(
-    "text", ["banana", "", "fr | mardi 3 mars 26", "3 mars 1799", "3 mars 2201", "20260303", "fr | 3 mars 20 26"]
-)
-def test_a_text_without_a_whole_year_is_no_date(text: str) -> None:
-    assert why_no_date(text) == f"{text!r} has no four-digit year from 1800 to 2200"
-
-
-@pytest.mark.parametrize("text", ["3 mars 1800", "mr | ३ मार्च २२००", "2026年3月3日", "en | 3/3/2026"])
-def test_a_year_counts_in_any_digits(text: str) -> None:
-    assert why_no_date(text) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "right"),
-    [("2026-03-03", True), ("2024-02-29", True), ("2026-02-29", False), ("20260303", False), ("", False)],
-)
-def test_a_translation_is_a_day_of_the_calendar(text: str, right: bool) -> None:
-    assert is_date(text) is right
-    check = output_check({"dates": {}})
-    assert check is not None and (check(text) is None) is right
-
-
-def test_texts_are_checked_where_the_corpus_has_a_form() -> None:
+    for text in ("3 mars 1800", "mr | ३ मार्च २२००", "2026年3月3日", "en | 3/3/2026"):
+        assert why_no_date(text) is None
+    for text in ("banana", "", "fr | mardi 3 mars 26", "3 mars 1799", "3 mars 2201", "20260303", "fr | 3 mars 20 26"):
+        assert why_no_date(text) == f"{text!r} has no four-digit year from 1800 to 2200"
     assert input_check({"dates": {}}) is why_no_date
     assert input_check({"text": {}}) is output_check({"text": {}}) is None
+
+
+def test_a_translation_is_a_day_of_the_calendar(small_corpus: TranslationCorpus) -> None:
+    assert all(is_date(pair.target) for pair in small_corpus.train)
+    check = output_check({"dates": {}})
+    assert check is not None
+    days = {"2026-03-03": True, "2024-02-29": True, "2026-02-29": False, "20260303": False, "": False}
+    for text, right in days.items():
+        assert is_date(text) is (check(text) is None) is right
+
+
+def test_the_default_is_the_demo() -> None:
+    assert DatesSettings().locale_names == DEMO
+    assert DatesSettings(locales="full").locale_names == FULL
+    assert DatesSettings.model_validate({"locales": ["fr", "de"]}).locale_names == ("fr", "de")
+    assert len(set(DEMO)) == len(DEMO) == 14
+    assert len(set(FULL)) == len(FULL) == 62
+    assert set(DEMO) < set(FULL) <= set(localedata.locale_identifiers())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"locales": ["frr_XX"]}, "unknown locale 'frr_XX'; did you mean 'fr"),
+        ({"locales": ["fr", "fr"]}, "distinct"),
+        ({"locales": []}, "at least one"),
+        ({"locales": "all"}, "'demo' or 'full'"),
+        ({"untagged": 1.5}, "less than or equal to 1"),
+        ({"training_pairs": 0}, "greater than or equal to 1"),
+        ({"training_pairs": 10**30}, "less than or equal to 100000000"),
+        ({"held_out_dates": 145_000, "validation_pairs": 1462}, "below the 146462 dates there are, got 146462"),
+        ({"pairs": 5}, "Extra inputs"),
+    ],
+)
+def test_a_wrong_setting_says_what_is_wrong(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        DatesSettings.model_validate(arguments)

@@ -15,7 +15,7 @@ from attent.tasks.dates.patterns import (
 )
 
 # day first and month first, the same names of days, neighbouring languages, numbers in names, digits of their own
-LOCALES = ("en", "en_GB", "hr", "cs", "vi", "ko", "fa", "mt")
+LOCALES = ("en", "en_GB", "hr", "vi", "fa", "mt")
 
 
 @pytest.mark.parametrize("year", [2023, 2024])
