@@ -23,19 +23,15 @@ def cells(batch: MaskedBatch) -> list[list[tuple[int, int]]]:
     return result
 
 
-def test_a_share_of_each_line_is_to_be_guessed_and_one_token_at_least() -> None:
+def test_a_share_of_each_line_is_to_be_guessed_and_all_else_is_as_it_was() -> None:
     batch = DATA.augmented(ROWS, 1, 0)
+    # one token at least
     assert [len(row) for row in cells(batch)] == [max(1, round(0.15 * len(line))) for line in LINES]
     assert batch.tokens == len(batch.labels) == DATA.token_count(ROWS)
-    for row, blanks in zip(LINES, cells(batch), strict=True):
-        assert all(blank < len(row) for blank, _ in blanks)
-
-
-def test_what_is_told_is_what_stood_there_and_all_else_is_as_it_was() -> None:
-    batch = DATA.augmented(ROWS, 1, 0)
     whole = batch.token_ids.flatten().clone()
     whole[batch.positions] = batch.labels
-    for row, line in zip(whole.view(batch.token_ids.shape).tolist(), LINES, strict=True):
+    for row, line, blanks in zip(whole.view(batch.token_ids.shape).tolist(), LINES, cells(batch), strict=True):
+        assert all(blank < len(line) for blank, _ in blanks)
         assert row[: len(line)] == line
         assert not any(row[len(line) :])
 
@@ -67,6 +63,9 @@ def test_every_place_is_as_likely_as_every_other() -> None:
     counts = torch.bincount(data.augmented(np.arange(5003), 1, 0).positions % 10, minlength=10)
     assert counts.sum() == 2 * 5003
     assert (counts - 1000.6).abs().max() < 120
+    numbers = hash_positions(1, 2, np.arange(101), 101)
+    assert len(np.unique(numbers)) == 101 * 101
+    assert numbers.dtype == np.uint64
 
 
 def test_parts_of_a_batch_are_together_the_batch() -> None:
@@ -76,12 +75,6 @@ def test_parts_of_a_batch_are_together_the_batch() -> None:
         assert {tokens for _, tokens in result} == {whole.tokens}
         assert sum(batch.tokens for batch, _ in result) == whole.tokens
         assert sorted(torch.cat([batch.labels for batch, _ in result]).tolist()) == sorted(whole.labels.tolist())
-
-
-def test_numbers_of_places_differ() -> None:
-    numbers = hash_positions(1, 2, np.arange(101), 101)
-    assert len(np.unique(numbers)) == 101 * 101
-    assert numbers.dtype == np.uint64
 
 
 TEXT = ["the dog was tired , so it slept .", "the cat was tired .", "the dog slept , so it was ( tired ) ."] * 5
@@ -99,17 +92,13 @@ def test_a_blank_is_one_token_whatever_cuts_the_text(kind: str) -> None:
     assert tokenizer.decode(rest) == ("the dog was  , so it  ." if kind == "char" else "the dog was , so it .")
 
 
-def test_a_blank_may_stand_at_either_end_and_beside_signs() -> None:
+def test_a_blank_stands_at_either_end_and_beside_signs_and_is_no_part_of_a_word() -> None:
     tokenizer = learn("word", TEXT)
     assert tokenize_masked("[MASK]", tokenizer).mask_positions == [0]
     assert tokenize_masked("[MASK], so", tokenizer).pieces == [MASK, ",", " so"]
     assert tokenize_masked("([MASK])", tokenizer).pieces == [" (", MASK, ")"]
-
-
-def test_what_has_no_blank_or_half_a_word_of_one_is_refused() -> None:
-    tokenizer = learn("word", TEXT)
+    assert tokenize_masked("[MASK]", CharTokenizer("a")).tokens == [5]
     with pytest.raises(DataError, match=r"there is no \[MASK\] in 'the dog': write \[MASK\] for each blank"):
         tokenize_masked("the dog", tokenizer)
     with pytest.raises(DataError, match=r"\[MASK\] stands for a whole word: put spaces around it in ' un\[MASK\]ed'"):
         tokenize_masked("the dog was un[MASK]ed", tokenizer)
-    assert tokenize_masked("[MASK]", CharTokenizer("a")).tokens == [5]

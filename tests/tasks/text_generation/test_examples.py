@@ -26,7 +26,7 @@ def test_a_line_begins_with_bos_and_ends_with_eos() -> None:
     assert batch.inputs.dtype == batch.labels.dtype == torch.int64
 
 
-@pytest.mark.parametrize("window", [1, 2, 5, 17, len(TEXT)])
+@pytest.mark.parametrize("window", [1, 5, len(TEXT)])
 def test_windows_cover_the_text_exactly(window: int) -> None:
     data = RunningText(Sequences(LINES), window)
     assert len(data) == len(TEXT) // window
@@ -44,7 +44,6 @@ def test_windows_of_an_epoch_begin_elsewhere_and_go_round() -> None:
     for epoch in range(7):
         actual = data.augmented(rows, 1, epoch).labels.flatten().tolist()
         (shift,) = (shift for shift in range(17) if (TEXT + TEXT)[shift : shift + len(actual)] == actual)
-        assert data.augmented(rows, 1, epoch).labels.flatten().tolist() == actual
         # a row is a function of itself
         assert data.augmented(rows[1:], 1, epoch).labels.flatten().tolist() == actual[17:]
         shifts.append(shift)
@@ -86,9 +85,3 @@ def test_parts_of_a_batch_are_together_the_batch(data: TextLines | RunningText) 
         assert sum(batch.tokens for batch, _ in result) == whole.tokens
         tokens = torch.cat([batch.labels[batch.labels != PAD] for batch, _ in result if batch.tokens])
         assert sorted(tokens.tolist()) == sorted(whole.labels[whole.labels != PAD].tolist())
-
-
-def test_the_text_identifies_the_examples() -> None:
-    digests = [RunningText(Sequences(lines), 5).digest() for lines in (LINES, LINES[::-1], LINES)]
-    assert digests[0] == digests[2] != digests[1]
-    assert list(TextLines(Sequences(LINES)).token_sequences) == ["text"]

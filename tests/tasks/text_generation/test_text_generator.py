@@ -5,18 +5,21 @@ import numpy as np
 import pytest
 import torch
 
-from attent.errors import DataError, RunError
+from attent.errors import ArgumentError, DataError, RunError
 from attent.models.language_model import LanguageModel
 from attent.models.settings import DecoderSettings
 from attent.ops import native
 from attent.runs.folder import RunConfig, RunWriter
 from attent.search.settings import GenerationSettings
 from attent.tasks.loading import load
+from attent.tasks.text_generation.stepwise import StepwiseGeneration
+from attent.tasks.text_generation.task import evaluate_language_model
 from attent.tasks.text_generation.text_generator import FORBIDDEN, TextGenerator
+from attent.text.ngrams import Trigrams
 from attent.text.tokenizer import BOS, EOS, UNK
 from attent.text.tokenizers import learn
 
-PROMPTS = ["the dog", "", "the cat was happy", "the dog was tired , so it", "the"]
+PROMPTS = ["the dog", "", "the cat was happy", "the dog was tired , so it"]
 DRAWN = GenerationSettings(max_new_tokens=11, sample=True, seed=5)
 
 
@@ -24,51 +27,41 @@ def small(
     context: int | None = None, *, stops_at_line_end: bool = True, kind: str = "word", **settings: object
 ) -> TextGenerator:
     torch.manual_seed(7)
-    tokenizer = learn(
-        kind, ["the dog was tired , so it slept .", "the cat was happy ."] * 3, 300 if kind == "bpe" else None
-    )
+    texts = ["the dog was tired , so it slept .", "the cat was happy ."] * 3
+    tokenizer = learn(kind, texts, 300 if kind == "bpe" else None)
     values = {"layers": 2, "width": 12, "feed_forward": 7, "heads": 2, "position": "rotary"} | settings
     model = LanguageModel(DecoderSettings.model_validate(values), tokenizer.size, tokenizer.size)
     return TextGenerator(model, tokenizer, context=context, stops_at_line_end=stops_at_line_end)
 
 
-def greedy(generator: TextGenerator, prompt: str, count: int) -> tuple[list[int], float]:
-    """The tokens that the whole model, run anew for each, would take, and their log-probability."""
-    tokens, total = generator.encode(prompt), 0.0
-    start = len(tokens)
-    while len(tokens) < start + count and (len(tokens) == start or tokens[-1] != EOS):
-        with torch.no_grad():
-            logits = generator.model.output(generator.model(torch.tensor([[BOS, *tokens]])))[0, -1].double()
-        log_probs = logits.log_softmax(-1)
-        allowed = log_probs.clone()
-        allowed[FORBIDDEN] = -math.inf
-        tokens.append(int(allowed.argmax()))
-        total += float(log_probs[tokens[-1]])
-    return tokens[start:], total
-
-
 @pytest.mark.parametrize("prompt", PROMPTS)
+@torch.no_grad()
 def test_greedy_takes_the_likeliest_token_of_the_whole_model(generator: TextGenerator, prompt: str) -> None:
     generated = generator.generate(prompt, GenerationSettings(max_new_tokens=7))
-    tokens, total = greedy(generator, prompt, 7)
-    assert list(generated.tokens) == tokens
+    # the whole model, run anew for each token
+    tokens, new, total = generator.encode(prompt), list[int](), 0.0
+    while len(new) < 7 and EOS not in new:
+        log_probs = generator.model.output(generator.model(torch.tensor([[BOS, *tokens, *new]])))[0, -1].log_softmax(-1)
+        allowed = log_probs.clone()
+        allowed[FORBIDDEN] = -math.inf
+        new.append(int(allowed.argmax()))
+        total += float(log_probs[new[-1]])
+    assert list(generated.tokens) == new
     assert generated.log_probability == pytest.approx(total, abs=1e-4)
     assert generated.text == prompt + generated.continuation
     assert not set(generated.tokens) & set(FORBIDDEN)
 
 
-@pytest.mark.parametrize("settings", [GenerationSettings(max_new_tokens=11), DRAWN], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("has_library", [pytest.param(True, marks=pytest.mark.needs_native), False])
-def test_a_text_does_not_depend_on_the_others(
-    has_library: bool, settings: GenerationSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_does_not_depend_on_its_neighbours(has_library: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_library:
         monkeypatch.setattr(native, "library", lambda: None)
     generator = small()
-    single = [generator.generate(prompt, settings) for prompt in PROMPTS]
-    assert generator.generate(PROMPTS, settings) == single
-    assert generator.generate(PROMPTS[::-1], settings) == single[::-1]
-    assert generator.generate([], settings) == []
+    for settings in (GenerationSettings(max_new_tokens=11), DRAWN):
+        single = [generator.generate(prompt, settings) for prompt in PROMPTS]
+        assert generator.generate(PROMPTS, settings) == single
+        assert generator.generate(PROMPTS[::-1], settings) == single[::-1]
+        assert generator.generate([], settings) == []
 
 
 def test_draws_are_a_function_of_seed_prompt_and_copy(generator: TextGenerator) -> None:
@@ -96,8 +89,9 @@ def test_samples_have_the_probabilities_of_the_model() -> None:
     assert {text.tokens[0] for text in generator.generate(["the"], cold)} == {int(probs.argmax())}
 
 
-@pytest.mark.parametrize("kind", ["word", "bpe", "char"])
-@pytest.mark.parametrize("settings", [GenerationSettings(max_new_tokens=13), DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize(
+    ("kind", "settings"), [("word", DRAWN), ("bpe", GenerationSettings(max_new_tokens=13)), ("char", DRAWN)]
+)
 def test_pieces_are_together_the_text(kind: str, settings: GenerationSettings) -> None:
     generator = small(kind=kind)
     for prompt in ("the dog", ""):
@@ -177,26 +171,108 @@ def test_a_word_that_the_vocabulary_lacks_is_said() -> None:
 
 
 def written(generator: TextGenerator, folder: Path, corpus: dict[str, object]) -> Path:
-    config = RunConfig(
-        task="text-generation", tokenizers={"text": "word"}, model=generator.model.settings, corpus=corpus
-    )
+    kinds = {"text": "word"}
+    config = RunConfig(task="text-generation", tokenizers=kinds, model=generator.model.settings, corpus=corpus)
     with RunWriter(folder) as run:
         run.finish(config, generator.model, generator.tokenizer)
     return folder
 
 
-@pytest.mark.parametrize(("packing", "context"), [("lines", 32), ("text", 31)])
-def test_a_run_folder_is_loaded_by_its_task(
-    generator: TextGenerator, packing: str, context: int, tmp_path: Path
-) -> None:
-    corpus = {"lines": {"train": "a.txt", "maximum_length": 31, "packing": packing}}
-    loaded = load(written(generator, tmp_path / "run", corpus))
-    assert (loaded.context, loaded.stops_at_line_end) == (context, packing == "lines")
-    # EOS is a line break in running text
-    settings = GenerationSettings(max_new_tokens=3)
-    assert loaded.generate("the dog", settings).tokens[:1] == generator.generate("the dog", settings).tokens[:1]
-
-
-def test_a_run_without_its_corpus_is_damaged(generator: TextGenerator, tmp_path: Path) -> None:
+def test_a_run_folder_is_loaded_by_its_task(generator: TextGenerator, tmp_path: Path) -> None:
+    for packing, context in (("lines", 32), ("text", 31)):
+        corpus = {"lines": {"train": "a.txt", "maximum_length": 31, "packing": packing}}
+        loaded = load(written(generator, tmp_path / packing, corpus))
+        assert (loaded.context, loaded.stops_at_line_end) == (context, packing == "lines")
+        # EOS is a line break in running text
+        settings = GenerationSettings(max_new_tokens=3)
+        assert loaded.generate("the dog", settings).tokens[:1] == generator.generate("the dog", settings).tokens[:1]
     with pytest.raises(RunError, match=r"config\.json is damaged: the settings of its corpus cannot be used"):
         load(written(generator, tmp_path / "run", {}))
+
+
+TRAINED = ["the dog was tired , so it slept .", "the cat was happy .", "the dog slept ."] * 3
+LINES = ["the dog was happy .", "", "the cat slept , so it was tired ."]
+
+
+@pytest.fixture
+def trigrams(generator: TextGenerator) -> Trigrams:
+    return Trigrams([generator.tokenizer.encode(line) for line in TRAINED], generator.tokenizer.size)
+
+
+def test_every_token_and_every_end_counts(generator: TextGenerator, trigrams: Trigrams) -> None:
+    report = evaluate_language_model(generator, LINES, trigrams)
+    encoded = [generator.tokenizer.encode(line) for line in LINES if line]
+    assert (report.lines, report.tokens, report.unknown, report.long) == (2, sum(map(len, encoded)) + 2, 0, 0)
+    assert report.bytes == len("\n".join([LINES[0], LINES[2], ""]))
+    nats = 0.0
+    for line in encoded:
+        with torch.no_grad():
+            logits = generator.model.double().output(generator.model(torch.tensor([[BOS, *line]])))[0]
+        nats -= float(logits.log_softmax(-1)[range(len(line) + 1), [*line, EOS]].sum())
+    model = report.scores["model"]
+    assert model.nats == pytest.approx(nats / report.tokens, abs=1e-5)
+    assert model.bits == pytest.approx(model.nats / math.log(2))
+    assert model.bits_per_byte == pytest.approx(model.bits * report.tokens / report.bytes)
+    assert model.perplexity == pytest.approx(math.exp(model.nats))
+
+
+def test_baselines_are_distributions_of_the_same_tokens(generator: TextGenerator, trigrams: Trigrams) -> None:
+    report = evaluate_language_model(generator, LINES[:1], trigrams)
+    line = [*generator.tokenizer.encode(LINES[0]), EOS]
+    by_hand = [math.log(trigrams.left_context(line, index)[token]) for index, token in enumerate(line)]
+    assert report.scores["trigram"].nats == pytest.approx(-sum(by_hand) / len(line))
+    counts = trigrams.unigrams + 1
+    assert report.scores["unigram"].nats == pytest.approx(-np.log(counts[line] / counts.sum()).mean())
+    assert report.scores["trigram"].nats < report.scores["unigram"].nats
+
+
+def test_unknown_words_are_counted_and_long_lines_left_out(generator: TextGenerator) -> None:
+    report = evaluate_language_model(generator, ["the bird was a bird ."])
+    assert report.unknown == 3
+    # without counts there is the model alone
+    assert list(report.scores) == ["model"]
+    assert evaluate_language_model(generator, ["", ""]) is None
+    generator.model.__class__ = type("Short", (type(generator.model),), {"longest": 5})
+    report = evaluate_language_model(generator, ["the dog slept .", "the dog was tired ."])
+    assert (report.lines, report.long) == (1, 1)
+
+
+def test_running_text_is_read_across_its_lines(generator: TextGenerator) -> None:
+    running = TextGenerator(generator.model, generator.tokenizer, context=5, stops_at_line_end=False)
+    by_line, by_window = evaluate_language_model(generator, LINES), evaluate_language_model(running, LINES)
+    text = [token for line in LINES if line for token in (*generator.tokenizer.encode(line), EOS)]
+    assert by_window.tokens == by_line.tokens == len(text)
+    assert by_window.scores["model"].nats == pytest.approx(-float(running.log_probs(text).mean()))
+    assert by_window.scores["model"].nats != pytest.approx(by_line.scores["model"].nats, abs=1e-6)
+
+
+@pytest.mark.parametrize("prompt", ["", "the dog"])
+def test_steps_write_what_generate_does_with_the_alternatives(generator: TextGenerator, prompt: str) -> None:
+    generation = StepwiseGeneration(generator, prompt, top_k=3, max_new_tokens=7)
+    steps = list(generation)
+    whole = generator.generate(prompt, GenerationSettings(max_new_tokens=7))
+    assert [step.chosen.token for step in steps] == list(whole.tokens)
+    assert generation.continuation == whole.continuation
+    tokens = generator.encode(prompt)
+    for step in steps:
+        probs = generator.next_token_probs(tokens)
+        assert [candidate.probability for candidate in step.candidates] == sorted(
+            (c.probability for c in step.candidates), reverse=True
+        )
+        assert step.chosen.probability == pytest.approx(float(probs[step.chosen.token]), abs=1e-5)
+        assert len(step.candidates) == 3
+        tokens.append(step.chosen.token)
+    (rows,) = {labelled.rows for labelled in generation.map().values()}
+    assert rows == generator.labels([2, *(token for token in tokens if token != EOS)])
+
+
+def test_what_is_given_comes_first_and_the_context_ends_it(generator: TextGenerator) -> None:
+    short = TextGenerator(generator.model, generator.tokenizer, context=6, stops_at_line_end=False)
+    prefix = generator.encode("the dog was")
+    generation = StepwiseGeneration(short, "so it", prefix)
+    assert [(step.chosen.token, step.is_forced) for step in generation][:3] == [(token, True) for token in prefix]
+    assert len(generation.tokens) == 4
+    with pytest.raises(ArgumentError, match="the text has 6 tokens, more than the 5 that this model can read"):
+        StepwiseGeneration(short, "so it slept", prefix)
+    with pytest.raises(ArgumentError, match="a prefix must consist of word ids from 1 to"):
+        StepwiseGeneration(generator, "the", [EOS])
