@@ -1,15 +1,18 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from attent.attention.maps.rollout import rollout
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, AttentError, DataError, ShapeError
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings
-from attent.tasks.classification.classifier import Classifier
+from attent.tasks.classification.classifier import Classifier, scene_of_example
+from attent.tasks.classification.evaluation import confusion
 from attent.tasks.classification.inputs import Inputs, PictureInputs, TextInputs, VectorInputs
+from attent.tasks.classification.unlabelled import read_examples
 from attent.text.tokenizer import CharTokenizer
 
 LABELS = ("ape", "cat", "dog")
@@ -19,23 +22,19 @@ VECTORS = VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1))
 
 def make_classifier(inputs: PictureInputs | VectorInputs | TextInputs) -> Classifier:
     tokenizer = CharTokenizer.learn(["abcdefgh"]) if isinstance(inputs, TextInputs) else None
-    size = tokenizer.size if tokenizer else inputs.size
-    kind = "tokens" if tokenizer else "vectors"
+    kind, size = ("tokens", tokenizer.size) if tokenizer else ("vectors", inputs.size)
     model = EncoderModel(EncoderSettings(input=kind, cls=True, layers=2, width=8, feed_forward=7, heads=2), size, 3)
     return Classifier(model, Inputs(labels=LABELS, inputs=inputs), tokenizer)
 
 
-def test_probabilities_sum_to_one_and_the_likeliest_comes_first() -> None:
-    (predictions,) = make_classifier(TextInputs()).classify(["abc"], best=7)
+def test_a_string_gives_one_result_and_a_sequence_a_list() -> None:
+    classifier = make_classifier(TextInputs())
+    predictions = classifier.classify("abc", best=7)
+    assert classifier.classify(["abc"], best=7) == [predictions]
     assert sorted(predictions.labels) == [*LABELS]
     assert sum(predictions.probabilities) == pytest.approx(1)
     assert list(predictions.probabilities) == sorted(predictions.probabilities, reverse=True)
     assert predictions.label == predictions.labels[0]
-
-
-def test_a_string_gives_one_result_and_a_sequence_a_list() -> None:
-    classifier = make_classifier(TextInputs())
-    assert classifier.classify("abc", best=2) == classifier.classify(["abc"], best=2)[0]
     assert classifier.classify(("abc", "b")) == classifier.classify(["abc", "b"])
     single, listed = classifier.maps("abc"), classifier.maps(["abc"])
     assert all(torch.equal(single[name].dense(), listed[name].dense()) for name in listed)
@@ -72,35 +71,45 @@ def test_vectors_come_as_an_array_or_one_by_one() -> None:
     assert len(classifier.classify([vectors[0], vectors[1, :2]])) == 2
 
 
-def test_what_the_model_does_not_read_is_refused(tmp_path: Path) -> None:
-    of_texts, of_pictures = make_classifier(TextInputs()), make_classifier(PICTURES)
-    of_vectors = make_classifier(VECTORS)
-    with pytest.raises(ArgumentError, match=r"reads texts: give a list of them, got ndarray \(2, 4, 6\)"):
-        of_texts.classify(np.zeros((2, 4, 6)))
-    with pytest.raises(ArgumentError, match=r"reads pictures \(H, W, C\) = \(4, 6, 1\), got \(6, 4, 1\)"):
-        of_pictures.classify(np.zeros((1, 6, 4)))
-    for files in (tmp_path / "a.png", [tmp_path / "a.png"]):
-        with pytest.raises(DataError, match=r"a\.png cannot be read"):
-            of_pictures.classify(files)
-    with pytest.raises(ArgumentError, match="reads vectors of 3 numbers, and these have 4"):
-        of_vectors.classify(np.zeros((1, 5, 4)))
-    with pytest.raises(ArgumentError, match=r"each sequence of vectors must be \(T, D\), got \(3,\)"):
-        of_vectors.classify(np.zeros((5, 3)))
-    with pytest.raises(ArgumentError, match=r"same width, got \[3, 4\]"):
-        of_vectors.classify([np.zeros((5, 3)), np.zeros((5, 4))])
+def test_examples_that_the_model_does_not_read_are_refused(tmp_path: Path) -> None:
+    of_texts, of_pictures, of_vectors = (make_classifier(inputs) for inputs in (TextInputs(), PICTURES, VECTORS))
+    for classifier, examples, says in (
+        (of_texts, np.zeros((2, 4, 6)), r"reads texts: give a list of them, got ndarray \(2, 4, 6\)"),
+        (of_pictures, np.zeros((1, 6, 4)), r"reads pictures \(H, W, C\) = \(4, 6, 1\), got \(6, 4, 1\)"),
+        (of_pictures, tmp_path / "a.png", r"a\.png cannot be read"),
+        (of_pictures, [tmp_path / "a.png"], r"a\.png cannot be read"),
+        (of_vectors, np.zeros((1, 5, 4)), "reads vectors of 3 numbers, and these have 4"),
+        (of_vectors, np.zeros((5, 3)), r"each sequence of vectors must be \(T, D\), got \(3,\)"),
+        (of_vectors, [np.zeros((5, 3)), np.zeros((5, 4))], r"same width, got \[3, 4\]"),
+    ):
+        with pytest.raises((ArgumentError, DataError), match=says):
+            classifier.classify(examples)
     with pytest.raises(ArgumentError, match="best must be at least 1"):
         of_texts.classify(["abc"], best=0)
 
 
-def test_maps_are_of_the_vector_in_front_and_the_places() -> None:
-    classifier = make_classifier(PICTURES)
-    maps = classifier.maps(np.random.rand(3, 4, 6).astype(np.float32), row=1)
+def test_maps_and_scenes_are_of_the_vector_in_front_and_the_places() -> None:
+    classifier, pixels = make_classifier(PICTURES), np.random.default_rng(0).integers(0, 256, (3, 4, 6, 1), np.uint8)
+    maps = classifier.maps(pixels, row=1)
     assert [*maps] == ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention"]
     assert {weights.shape for weights in maps.values()} == {torch.Size((1, 2, 7, 7))}
     assert rollout([*maps.values()], [0]).sum().item() == pytest.approx(1, abs=1e-5)
     for row in (3, -1):
         with pytest.raises(ArgumentError, match=f"^row must be from 0 to 2, got {row}$"):
-            classifier.maps(np.random.rand(3, 4, 6).astype(np.float32), row=row)
+            classifier.maps(pixels, row=row)
+    scene = scene_of_example(classifier, pixels, 1, title="one")
+    assert scene.picture.grid == (2, 3)
+    assert (scene.picture.pixels == pixels[1]).all()
+    assert scene.groups[0].shape == (2, 7, 7)
+    assert scene.texts["tokens"].labels[:2] == ("CLS", "patch 1,1")
+    reads_text = make_classifier(TextInputs())
+    for text, gradients, measures in (("ba", True, ["norms", "gradients"]), ("", False, ["norms"])):
+        scene = scene_of_example(reads_text, [text], gradients=gradients)
+        assert scene.texts["tokens"].labels == ("CLS", *text)
+        assert len(scene.groups[0].layers) == 2
+        assert [measure.measure for measure in scene.groups[0].measures] == measures
+    scene = scene_of_example(make_classifier(VECTORS), np.zeros((1, 3, 3), np.float32))
+    assert scene.texts["tokens"].labels == ("CLS", "0", "1", "2")
 
 
 def test_arrays_are_what_a_file_may_have() -> None:
@@ -128,9 +137,55 @@ def test_arrays_are_what_a_file_may_have() -> None:
         (TextInputs(), LABELS, CharTokenizer("a"), "reads texts, and its settings and tokenizers say otherwise"),
     ],
 )
-def test_inputs_that_are_not_the_models_are_refused(
-    inputs, labels: tuple[str, ...], tokenizer: CharTokenizer | None, says: str
-) -> None:
-    model = EncoderModel(EncoderSettings(input="vectors", cls=True, layers=1, width=8, feed_forward=7, heads=2), 3, 3)
+def test_inputs_that_are_not_the_models_are_refused(inputs: Any, labels: Any, tokenizer: Any, says: str) -> None:
     with pytest.raises(ArgumentError, match=says):
-        Classifier(model, Inputs(labels=labels, inputs=inputs), tokenizer)
+        Classifier(make_classifier(VECTORS).model, Inputs(labels=labels, inputs=inputs), tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "source", "invert", "says"),
+    [
+        (PICTURES, "b.png", False, r"b\.png cannot be read: not a picture that Pillow can read, or damaged"),
+        (PICTURES, "empty", False, "empty has no picture"),
+        (PICTURES, "v.npz", False, r"this run reads pictures, and v\.npz holds sequences of vectors"),
+        (VECTORS, "p.npz", False, r"this run reads sequences of vectors, and p\.npz holds pictures"),
+        (VECTORS, "wide.npz", False, "the run reads vectors of 3 numbers, and these have 4"),
+        (VECTORS, "", False, r"this run reads sequences of vectors, from an .npz, got ''"),
+        (VECTORS, "v.npz", True, "--invert is for pictures, and this run reads vectors"),
+    ],
+)
+def test_files_of_another_kind_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: Any, source: str, invert: bool, says: str
+) -> None:
+    pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    monkeypatch.chdir(tmp_path)
+    Path("b.png").write_text("no picture")
+    Path("empty").mkdir()
+    np.savez("v.npz", x=np.ones((2, 5, 3)))
+    np.savez("wide.npz", x=np.ones((2, 5, 4)))
+    np.savez("p.npz", images=np.ones((2, 4, 6)))
+    with pytest.raises(AttentError, match=says):
+        read_examples(make_classifier(inputs), source, print, invert=invert)
+
+
+def test_a_confusion_matrix_worked_by_hand() -> None:
+    matrix = confusion([0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 1, 1], LABELS)
+    assert matrix.counts.tolist() == [[2, 1, 0], [0, 2, 0], [0, 1, 0]]
+    assert matrix.accuracy == pytest.approx(100 * 4 / 6)
+    # 2·2/(2 + 3), 2·2/(4 + 2), 0
+    assert matrix.f1.tolist() == pytest.approx([80, 100 * 2 / 3, 0])
+    assert matrix.macro_f1 == pytest.approx((80 + 200 / 3) / 3)
+    # a class that is nowhere does not count
+    assert confusion([0, 1], [0, 1], LABELS).macro_f1 == 100
+    assert confusion([], [], LABELS).macro_f1 == 0
+    matrix = confusion([0, 0, 0, 1, 2, 2], [1, 1, 2, 1, 1, 2], LABELS)
+    assert matrix.top_confusions(2) == [("ape", "cat", 2), ("ape", "dog", 1)]
+    assert len(matrix.top_confusions(10)) == 3
+    assert confusion([0] * 12 + [1], [0] * 12 + [2], LABELS).table() == [
+        "     ape  cat  dog",
+        "ape   12    ·    ·",
+        "cat    ·    ·    1",
+        "dog    ·    ·    ·",
+    ]
+    with pytest.raises(ShapeError, match="each of 2 classes"):
+        confusion([0, 1], [0], LABELS)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from attent.errors import ArgumentError, DataError
 from attent.tasks.classification.arrays import VectorSequences
@@ -52,22 +53,15 @@ def test_vectors_are_read(tmp_path: Path) -> None:
     assert encode_rows(corpus.data, corpus.inputs, None).read(corpus.train[:2], None).shape == (2, 5, 3)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"source": "nowhere"}, "there are no pictures at nowhere: it is neither 'digits', nor a folder, nor an .npz"),
-        ({"source": "digits", "size": 16}, "images.size does not apply to the digits"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], message: str) -> None:
-    with pytest.raises((ArgumentError, DataError), match=message):
-        image_corpus(ImagesSettings(**settings))
-
-
-def test_arrays_are_refused_what_pictures_have(tmp_path: Path) -> None:
+def test_settings_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     vectors = npz(tmp_path, x=np.random.rand(20, 5, 3), y=np.arange(20) % 2)
-    with pytest.raises(ArgumentError, match=r"images\.patch does not apply to sequences of vectors"):
-        image_corpus(ImagesSettings(source=vectors, patch=2))
+    for settings, says in (
+        ({"source": "nowhere"}, "no pictures at nowhere: it is neither 'digits', nor a folder, nor an .npz"),
+        ({"source": "digits", "size": 16}, "images.size does not apply to the digits"),
+        ({"source": vectors, "patch": 2}, r"images\.patch does not apply to sequences of vectors"),
+    ):
+        with pytest.raises((ArgumentError, DataError), match=says):
+            image_corpus(ImagesSettings(**settings))
     with pytest.raises(DataError, match="at least two classes are needed, got 7"):
         image_corpus(ImagesSettings(source=npz(tmp_path, x=np.random.rand(20, 5, 3), y=np.full(20, 7))))
 
@@ -103,27 +97,24 @@ def test_labels_that_training_lacks_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_reads_what_it_was_trained_on() -> None:
-    def inputs(picture_inputs: PictureInputs | VectorInputs | TextInputs, *labels: str) -> Inputs:
-        return Inputs(labels=labels or ("a", "b"), inputs=picture_inputs)
-
-    wide = VectorInputs(mean=(0, 0), deviation=(1, 1))
-    narrow = VectorInputs(mean=(0,), deviation=(1,))
+    wide, narrow = VectorInputs(mean=(0, 0), deviation=(1, 1)), VectorInputs(mean=(0,), deviation=(1,))
     small = PictureInputs(height=4, width=4, colours="grey", patch=2, mean=(0,), deviation=(1,))
-    check_inputs(inputs(wide), inputs(wide))
+    run = Inputs(labels=("a", "b"), inputs=wide)
+    check_inputs(run, run)
+    for first, second, says in (
+        (wide, TextInputs(), "the run reads vectors, and these are texts"),
+        (wide, narrow, "the run reads vectors of 2 numbers, and these have 1"),
+        (small, small.model_copy(update={"height": 8}), "4 x 4 pixels in grey, and these have 8 x 4 pixels"),
+    ):
+        with pytest.raises(ArgumentError, match=says):
+            check_inputs(*(Inputs(labels=("a", "b"), inputs=inputs) for inputs in (first, second)))
     with pytest.raises(ArgumentError, match=r"the run has 2 classes \(a, b\), and these examples have 4"):
-        check_inputs(inputs(wide), inputs(wide, *"abcd"))
-    with pytest.raises(ArgumentError, match="the run reads vectors, and these are texts"):
-        check_inputs(inputs(wide), inputs(TextInputs()))
-    with pytest.raises(ArgumentError, match="the run reads vectors of 2 numbers, and these have 1"):
-        check_inputs(inputs(wide), inputs(narrow))
-    with pytest.raises(ArgumentError, match="reads pictures of 4 x 4 pixels in grey, and these have 8 x 4 pixels"):
-        check_inputs(inputs(small), inputs(small.model_copy(update={"height": 8})))
+        check_inputs(run, Inputs(labels=(*"abcd",), inputs=wide))
 
 
-@pytest.mark.parametrize("name", ["images", "x"])
-def test_held_out_examples_have_a_digest_that_the_others_do_not_change(name: str, tmp_path: Path) -> None:
+def test_held_out_examples_have_a_digest_that_the_others_do_not_change(tmp_path: Path) -> None:
     def read_images(examples: np.ndarray, classes: np.ndarray) -> LabelledCorpus:
-        np.savez(tmp_path / "a.npz", **{name: examples, "y": classes})
+        np.savez(tmp_path / "a.npz", images=examples, y=classes)
         return image_corpus(ImagesSettings(source=str(tmp_path / "a.npz"), test=0.2))
 
     examples, classes = np.random.default_rng(0).uniform(size=(60, 4, 6)).astype(np.float32), np.arange(60) % 2
@@ -134,3 +125,24 @@ def test_held_out_examples_have_a_digest_that_the_others_do_not_change(name: str
     assert longer.held_out_digest != first.held_out_digest
     examples[first.validation[0]] /= 2
     assert read_images(examples, classes).held_out_digest != first.held_out_digest
+
+
+def test_a_size_is_height_and_width() -> None:
+    for value, size in ((32, (32, 32)), ("32", (32, 32)), ("24x32", (24, 32)), ([24, 32], (24, 32)), (None, None)):
+        assert ImagesSettings(source="digits", size=value).size == size
+    for wrong in ("a", "1x2x3", 0, "-3", [1, 2, 3], 1.5):
+        says = "must be N or HxW, such as 32 or 24x32, got" if wrong in ("a", "-3") else "size"
+        with pytest.raises(ValidationError, match=says):
+            ImagesSettings(source="digits", size=wrong)
+
+
+def test_settings_of_pictures_and_of_texts() -> None:
+    with pytest.raises(ValidationError, match=r"validation \+ test must leave examples to train on, got 0\.5 \+ 0\.5"):
+        ImagesSettings(source="digits", validation=0.5, test=0.5)
+    settings = ImagesSettings(source="digits", seed=3, turn=5, size=8)
+    assert settings.picture_settings == ["size", "turn"]
+    assert (settings.augmentation.turn, settings.augmentation.seed) == (5, 3)
+    with pytest.raises(ValidationError, match="standard input"):
+        LabelledSettings(train="-", test="-")
+    assert LabelledSettings(train="-").size is None
+    assert LabelledSettings(train="a.tsv", vocabulary=300).size == 300
