@@ -12,31 +12,20 @@ from attent.runs.folder import RunWriter
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.from_run import FromRun
 from attent.tasks.translation import translator
-from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import SPECIALS
 from attent.views.trace import ForwardPass
 
 
-def translating(folder: Path, of: FillMask, score: str = "scaled_dot") -> Path:
-    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=7, heads=2, score=score)
-    with RunWriter(folder / "translates") as run:
-        config = RunConfig(model=settings, tokenizers={"source": "word", "target": "word"})
-        run.finish(config, build(settings, of.tokenizer.size, of.tokenizer.size), of.tokenizer, of.tokenizer)
-    return folder / "translates"
-
-
-def test_a_run_is_loaded_as_what_it_does(filler: FillMask, filler_folder: Path, tmp_path: Path) -> None:
-    assert isinstance(attent.load(filler_folder), FillMask)
-    assert isinstance(attent.load(translating(tmp_path, filler)), Translator)
-
-
 def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: FillMask, tmp_path: Path) -> None:
-    folder = translating(tmp_path, filler, score="attent.attention.scores.dot:Dot")
-    with pytest.raises(RunError, match=r"model\.score = 'attent\.attention\.scores\.dot:Dot' would import"):
-        attent.load(folder)
-    with pytest.raises(RunError, match="would import"):
-        translator.load(folder)
-    loaded = attent.load(folder, trust_code=True)
+    score, sizes = "attent.attention.scores.dot:Dot", {"width": 8, "feed_forward": 7, "heads": 2}
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, score=score, **sizes)
+    with RunWriter(tmp_path / "run") as run:
+        config = RunConfig(model=settings, tokenizers={"source": "word", "target": "word"})
+        run.finish(config, build(settings, *[filler.tokenizer.size] * 2), filler.tokenizer, filler.tokenizer)
+    for load in (attent.load, translator.load):
+        with pytest.raises(RunError, match=r"model\.score = 'attent\.attention\.scores\.dot:Dot' would import"):
+            load(tmp_path / "run")
+    loaded = attent.load(tmp_path / "run", trust_code=True)
     assert {type(module.score).__name__ for module in loaded.model.modules() if hasattr(module, "score")} == {"Dot"}
 
 
@@ -48,29 +37,21 @@ def test_a_run_is_loaded_onto_a_device_by_its_name(filler_folder: Path, monkeypa
 
 
 def test_a_loaded_run_says_what_it_is(filler: FillMask, filler_folder: Path) -> None:
-    loaded = attent.load(filler_folder)
     parameters = sum(parameter.numel() for parameter in filler.model.parameters())
-    assert isinstance(loaded, FromRun)
-    assert repr(loaded) == f"FillMask: fills blanks, EncoderModel with {parameters:,} parameters\ntraining unfinished"
+    said = f"FillMask: fills blanks, EncoderModel with {parameters:,} parameters\n"
+    assert repr(attent.load(filler_folder)) == f"{said}training unfinished"
     assert repr(filler) == f"FillMask(EncoderModel with {parameters:,} parameters)"
-
-
-def test_training_and_scores_are_said_too(filler_folder: Path) -> None:
-    config = read_config(filler_folder)
     outcome = {"updates": 12_000, "validation": {"loss": 1.23456, "accuracy": 61.0}}
-    write_config(config.model_copy(update={"training": {"outcome": outcome}}), filler_folder)
-    assert (
-        repr(attent.load(filler_folder)).splitlines()[1]
-        == "trained for 12,000 updates; validation: loss 1.235, accuracy 61"
-    )
+    config = read_config(filler_folder).model_copy(update={"training": {"outcome": outcome}})
+    write_config(config, filler_folder)
+    told = "trained for 12,000 updates; validation: loss 1.235, accuracy 61"
+    assert repr(attent.load(filler_folder)) == f"{said}{told}"
 
+    corpus = {"text": {"source_language": "zh", "target_language": "en"}}
 
-def test_languages_are_said_too(filler: FillMask) -> None:
     class Translator(FromRun):
         model = filler.model
-        config = RunConfig.model_construct(
-            task="translate", corpus={"text": {"source_language": "zh", "target_language": "en"}}, training={}
-        )
+        config = RunConfig.model_construct(task="translate", corpus=corpus, training={})
 
     assert repr(Translator()).startswith("Translator: translates zh → en, EncoderModel with ")
 

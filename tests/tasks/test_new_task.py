@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from shutil import copytree, ignore_patterns
+from shutil import copytree
 
 import attent
 
@@ -32,11 +32,10 @@ print(type(generator).__name__, "writes lines backwards" in repr(generator))
 
 def test_a_task_is_one_folder(tmp_path: Path) -> None:
     """A copy of the package with one folder more, nothing else touched."""
-    blocks = dict(
-        re.findall(r"^```(python|toml)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    )
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"^```(python|toml)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
     package = Path(str(attent.__file__)).parent
-    copytree(package, tmp_path / "attent", ignore=ignore_patterns("__pycache__"))
+    copytree(package, tmp_path / "attent")
     folder = tmp_path / "attent" / "tasks" / "backwards"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -45,15 +44,8 @@ def test_a_task_is_one_folder(tmp_path: Path) -> None:
     lines = [f"the {animal} saw {number} birds ." for animal in ("cat", "dog", "cow") for number in range(20)]
     (tmp_path / "train.txt").write_text("\n".join(lines), encoding="utf-8")
 
-    process = subprocess.run(
-        [sys.executable, "-c", COMMANDS],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-    )
+    command, path = [sys.executable, "-c", COMMANDS], {"PYTHONPATH": str(tmp_path)}
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", env=os.environ | path)
     assert process.returncode == 0, process.stderr
     trained, evaluated, shown, walked, loaded = process.stdout.split("\0")
     assert trained.startswith("run: run")

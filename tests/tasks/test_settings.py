@@ -18,11 +18,9 @@ def test_parts_that_are_not_mentioned_keep_their_defaults() -> None:
     assert settings.dates.locales == "demo"
     assert (settings.model.width, settings.model.heads) == (256, 8)
     assert settings.training.updates == 5
-
-
-def test_a_model_of_another_kind_is_named() -> None:
-    settings = parse(LEAST + '[model]\nkind = "rnn"\npreset = "lium"\ncell = "lstm"', "some.toml")
-    assert (settings.model.kind, settings.model.cell, settings.model.embedding_width) == ("rnn", "lstm", 128)
+    model = parse(LEAST + '[model]\nkind = "rnn"\npreset = "lium"\ncell = "lstm"', "some.toml").model
+    assert (model.kind, model.cell, model.embedding_width) == ("rnn", "lstm", 128)
+    assert demo() == read(SHIPPED / "dates-demo.toml")
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
@@ -30,10 +28,6 @@ def test_every_recipe_can_be_read_and_says_why_on_every_line(path: Path) -> None
     read(path)
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("[")]
     assert [line for line in lines if "#" not in line] == []
-
-
-def test_the_demo_comes_with_the_package() -> None:
-    assert demo() == read(SHIPPED / "dates-demo.toml")
 
 
 @pytest.mark.parametrize(
@@ -44,18 +38,14 @@ def test_the_demo_comes_with_the_package() -> None:
             r"key in \[training\] of some\.toml, 'update'; did you mean 'updates'\? \(known: ac",
         ),
         (LEAST + "[modle]", r"table in some\.toml, 'modle'; did you mean 'model'\? \(known: dates, images, label"),
-        (LEAST + '[model]\npresett = "tiny"', r"key in \[model\] of .*, 'presett'; did you mean 'preset'\?"),
         (LEAST + '[model]\npreset = "tinny"', r"some\.toml: model: unknown preset 'tinny'; did you mean 'tiny'\?"),
         (LEAST + '[model]\nnorm = "prae"', r"model\.norm in .*, 'prae'; did you mean 'pre'\? \(known: post, pre\)"),
         (LEAST + '[model]\nkind = "rrn"', r"some\.toml: model: unknown kind 'rrn'; did you mean 'rnn'\? \(known: dec"),
         (LEAST + '[model]\nkind = "rnn"\nheads = 3', r"key in \[model\] of some\.toml, 'heads' \(known: attention, "),
-        (LEAST + '[model]\nkind = "rnn"\ncell = "gruu"', r"model\.cell in some\.toml, 'gruu'; did you mean 'gru'\?"),
         (LEAST + "[model]\nheads = 3", r"some\.toml: model: heads must divide width = 128, got 3"),
         (LEAST + '[dates]\nlocales = ["dee"]', r"some\.toml: dates\.locales: unknown locale 'dee'"),
         (LEAST + '[text]\ntrain = "a.tsv"\nvocab = 3', r"key in \[text\] of .*, 'vocab'; did you mean 'vocabulary'\?"),
         (LEAST + '[text]\ntrain = "a.tsv"\n[dates]', r"some\.toml: .*\[dates\] and \[text\] cannot both be the corpus"),
-        (LEAST + "[dates]\nlocale = 3", r"unknown key in \[dates\] of some\.toml, 'locale'; did you mean 'locales'\?"),
-        (LEAST + '[text]\ntrain = ""', r"some\.toml: text\.train: string should have at least 1 char"),
         ('task = "classify"\n' + LEAST + '[images]\nsource = ""', r"some\.toml: images\.source: string should have"),
         (LEAST + '[vectors]\nsource = ""', r"some\.toml: vectors\.source: string should have at least 1 char"),
         (LEAST + f"[model]\nencoder_layers = {10**30}", r"model: encoder_layers must be at most 10,000, got 1,0"),
@@ -71,7 +61,6 @@ def test_the_demo_comes_with_the_package() -> None:
         ("a = " + "[" * 100_000, r"some\.toml cannot be read as TOML: it is nested too deeply"),
         ("a = " + "9" * 5_000, r"some\.toml is not TOML: "),
         ("task = []\n" + LEAST, r"some\.toml: task: input should be 'translate', .*, got \[\]"),
-        (LEAST + "[model]\npreset = {}", r"some\.toml: model: unknown preset '\{\}'"),
         (LEAST + '[model]\nkind = "rnn"\npreset = []', r"some\.toml: model: unknown preset '\[\]'"),
     ],
 )
@@ -91,12 +80,9 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
     with pytest.raises(ArgumentError, match=r"bytes\.toml cannot be read: it is not UTF-8"):
         read(tmp_path / "bytes.toml")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="pipes have no names in the file system here")
-def test_settings_come_through_a_pipe(tmp_path: Path) -> None:
-    os.mkfifo(pipe := tmp_path / "some.toml")
-    writer = threading.Thread(target=pipe.write_text, args=(LEAST,))
-    writer.start()
-    assert read(pipe) == parse(LEAST, "some.toml")
-    writer.join()
+    if hasattr(os, "mkfifo"):  # settings come through a pipe
+        os.mkfifo(pipe := tmp_path / "some.toml")
+        writer = threading.Thread(target=pipe.write_text, args=(LEAST,))
+        writer.start()
+        assert read(pipe) == parse(LEAST, "some.toml")
+        writer.join()

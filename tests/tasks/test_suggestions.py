@@ -27,7 +27,7 @@ from attent.training.settings import TrainingSettings
 
 @pytest.mark.parametrize(
     ("pairs", "minutes", "batch"),
-    [(2_000, 2, 1024), (29_000, 4, 1024), (44_016, 4, 1024), (5_000_000, 10, 1024), (29_000, 60, 4096)],
+    [(2_000, 2, 1024), (44_016, 4, 1024), (5_000_000, 10, 1024), (29_000, 60, 4096)],
 )
 def test_a_short_training_gets_a_small_model_and_many_updates(pairs: int, minutes: float, batch: int) -> None:
     tables = suggest(pairs, minutes=minutes)
@@ -38,8 +38,8 @@ def test_a_short_training_gets_a_small_model_and_many_updates(pairs: int, minute
     assert f"{minutes:g} minutes of updates of {batch:,} tokens" in summary(tables, pairs)
 
 
-@pytest.mark.parametrize("pairs", [2_000, 10_000, 29_000, 44_016, 5_000_000])
-@pytest.mark.parametrize("limit", [{"minutes": 2}, {"minutes": 4}, {"updates": 100}], ids=str)
+@pytest.mark.parametrize("pairs", [2_000, 29_000, 5_000_000])
+@pytest.mark.parametrize("limit", [{"minutes": 2}, {"updates": 100}], ids=str)
 def test_the_rate_reaches_its_peak_before_a_fifth_of_whatever_ends_training(pairs: int, limit: dict[str, int]) -> None:
     table = suggest(pairs, minutes=limit.get("minutes"))["training"]
     training = TrainingSettings.model_validate(table | {"updates": None, "minutes": None} | limit)
@@ -54,69 +54,52 @@ def test_the_rate_reaches_its_peak_before_a_fifth_of_whatever_ends_training(pair
     assert rates[-1] < 0.01
 
 
-def test_a_longer_training_by_minutes_is_that_of_the_number_of_pairs() -> None:
+def test_by_hand() -> None:
+    # 20 epochs of 2,000 pairs of 20 tokens are 800,000 tokens: 781 updates of 1,024, of which the last is the fifth
+    # validated
+    tables, large = suggest(2_000), suggest(5_000_000)["model"]
+    assert tables["training"]["updates"] == 5 * tables["training"]["validate_every"] == 780
+    assert summary(tables, 2_000) == "2,000 lines, suggested: preset tiny with dropout 0.3, 780 updates of 1,024 tokens"
+    assert suggest(1)["training"]["updates"] == MIN_UPDATES
+    # fewer pairs get more dropout and no larger model
+    assert tables["model"]["dropout"] > large["dropout"]
+    assert (tables["model"]["preset"], large["preset"]) == ("tiny", "small")
+    # a long training by minutes is that of the number of pairs
     tables, usual = suggest(29_000, minutes=60), suggest(29_000)
     assert tables["model"] == usual["model"]
     assert usual["training"].pop("updates") == 3540
     assert tables["training"].pop("minutes") == 60
     assert tables["training"] == usual["training"]
-
-
-def test_fewer_pairs_get_more_dropout_and_no_larger_model() -> None:
-    small, large = suggest(2_000)["model"], suggest(5_000_000)["model"]
-    assert small["dropout"] > large["dropout"]
-    assert (small["preset"], large["preset"]) == ("tiny", "small")
-
-
-def test_by_hand() -> None:
-    # 20 epochs of 2,000 pairs of 20 tokens are 800,000 tokens: 781 updates of 1,024, of which the last is the fifth
-    # validated
-    tables = suggest(2_000)
-    assert tables["training"]["updates"] == 5 * tables["training"]["validate_every"] == 780
-    assert summary(tables, 2_000) == "2,000 lines, suggested: preset tiny with dropout 0.3, 780 updates of 1,024 tokens"
-    assert suggest(1)["training"]["updates"] == MIN_UPDATES
-
-
-def result(updates: int, seconds: float, epochs: float) -> TrainingResult:
-    return TrainingResult(updates, updates, seconds, 1.0, "float32", 1, "cpu", {}, epochs)
-
-
-def test_a_short_training_says_how_long_it_should_be() -> None:
-    by_minutes = TrainingSettings(minutes=4, batch_tokens=1024)
-    line = shortage(by_minutes, result(600, 240.5, 1.25), 29_000)
-    assert line == ("training was short for 29,000 pairs: 1.25 epochs of the recommended 25, which take --minutes 80")
-    by_updates = TrainingSettings(updates=100, batch_tokens=1024)
-    line = shortage(by_updates, result(100, 9.0, 2.5), 2_000) or ""
-    assert line.endswith("2.5 epochs of the recommended 20, which take --updates 800")
-    settings = TrainingSettings(updates=5000, minutes=4, batch_tokens=1024)
-    assert (shortage(settings, result(600, 240.5, 1.25), 29_000) or "").endswith("--minutes 80")
-    assert (shortage(settings, result(5000, 24.5, 1.25), 29_000) or "").endswith("--updates 100000")
-    # long enough, or without patience
-    assert shortage(by_minutes, result(600, 240.5, 8.4), 29_000) is None
-    assert shortage(by_minutes, result(600, 200.0, 1.0), 29_000) is None
-
-
-@pytest.mark.parametrize("training", CAPTION_TRAININGS, ids=str)
-def test_the_nearest_training_of_captions_is_told(training: CaptionTraining) -> None:
-    line = experience(round(training.pairs * 1.04), training.epochs * 1.04)
-    epochs, pairs = f"{training.epochs:.3g} epochs", f"{training.pairs:,} captions"
-    assert line.startswith(f"elsewhere {epochs} of {pairs} gave a BLEU of {training.bleu:.1f}; ")
-
-
-def test_what_captions_gave_is_the_table_of_the_documentation() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "train.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([\d,]+) \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
-    documented = [
-        CaptionTraining(int(pairs.replace(",", "")), int(minutes), float(epochs), float(bleu))
-        for pairs, minutes, epochs, bleu in rows
-    ]
-    assert documented == [*CAPTION_TRAININGS]
-
-
-def test_blanks_take_more_epochs_and_no_smoothing() -> None:
+    # blanks take more epochs and no smoothing
     blanks = suggest(2_000, epochs=MASKED_EPOCHS, label_smoothing=0.0)["training"]
     assert (blanks["updates"], blanks["label_smoothing"]) == (2340, 0.0)
     assert suggest(2_000)["training"]["label_smoothing"] == 0.1
+
+
+def test_a_short_training_says_how_long_it_should_be() -> None:
+    def line(pairs: int, reached: int, seconds: float, epochs: float, **limits: int) -> str:
+        result = TrainingResult(reached, reached, seconds, 1.0, "float32", 1, "cpu", {}, epochs)
+        return shortage(TrainingSettings(batch_tokens=1024, **limits), result, pairs) or ""
+
+    told = "training was short for 29,000 pairs: 1.25 epochs of the recommended 25, which take --minutes 80"
+    assert line(29_000, 600, 240.5, 1.25, minutes=4) == told
+    told = "2.5 epochs of the recommended 20, which take --updates 800"
+    assert line(2_000, 100, 9.0, 2.5, updates=100).endswith(told)
+    assert line(29_000, 600, 240.5, 1.25, updates=5000, minutes=4).endswith("--minutes 80")
+    assert line(29_000, 5000, 24.5, 1.25, updates=5000, minutes=4).endswith("--updates 100000")
+    # long enough, or without patience
+    assert line(29_000, 600, 240.5, 8.4, minutes=4) == line(29_000, 600, 200.0, 1.0, minutes=4) == ""
+
+
+def test_the_nearest_training_of_captions_in_the_documentation_is_told() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "train.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d,]+) \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
+    numbers = [[float(cell.replace(",", "")) for cell in row] for row in rows]
+    assert [CaptionTraining(*row) for row in numbers] == [*CAPTION_TRAININGS]
+    for training in CAPTION_TRAININGS:
+        line = experience(round(training.pairs * 1.04), training.epochs * 1.04)
+        epochs, pairs = f"{training.epochs:.3g} epochs", f"{training.pairs:,} captions"
+        assert line.startswith(f"elsewhere {epochs} of {pairs} gave a BLEU of {training.bleu:.1f}; ")
 
 
 @pytest.mark.parametrize(
@@ -124,9 +107,8 @@ def test_blanks_take_more_epochs_and_no_smoothing() -> None:
 )
 def test_text_to_be_generated_has_settings_by_its_length(lines: int, characters: int) -> None:
     tables = suggest_text(lines, characters)
-    settings = RunSettings.model_validate(
-        {"task": "text-generation", **tables, "lines": {"train": "a.txt", **tables.get("lines", {})}}
-    )
+    files = {"task": "text-generation", "lines": {"train": "a.txt", **tables.get("lines", {})}}
+    settings = RunSettings.model_validate(tables | files)
     assert settings.training.label_smoothing == 0
     assert settings.lines is not None
     # lines of 1,571 characters are no texts by themselves
@@ -134,7 +116,7 @@ def test_text_to_be_generated_has_settings_by_its_length(lines: int, characters:
     assert tables["training"] == suggest(max(characters // 100, 1), label_smoothing=0.0)["training"]
 
 
-@pytest.mark.parametrize("examples", [2, 1_797, 20_000, 1_000_000])
+@pytest.mark.parametrize("examples", [2, 20_000, 1_000_000])
 def test_pictures_and_vectors_have_settings(examples: int) -> None:
     for suggested in (suggest_pictures, suggest_vectors):
         tables = suggested(examples)
@@ -143,13 +125,13 @@ def test_pictures_and_vectors_have_settings(examples: int) -> None:
         assert 0 < settings.training.warmup < 0.2
         assert settings.model.norm == "pre"
     assert "images" not in suggest_vectors(examples)
+    tables = suggest_labelled(examples)
+    assert RunSettings.model_validate({"task": "classify", **tables, "labelled": {"train": "a.tsv"}}).model.output_bias
 
 
-def test_what_suits_pictures_and_text_is_said() -> None:
+def test_settings_for_text_and_pictures_are_said() -> None:
     assert summary(suggest_text(7, 10**6), 7).endswith("updates of 1,024 tokens; lines as running text")
     message = summary(suggest_pictures(1_797), 1_797)
     start = "1,797 examples, suggested: preset tiny, layers 3, width 64 with dropout 0.0, 1,680 updates of 64 examples"
     assert message == f"{start}; pictures shifted, turned and scaled a little"
     assert summary(suggest_labelled(1_797), 1_797).startswith("1,797 lines, suggested: preset tiny with dropout 0.2, ")
-    tables = suggest_labelled(2_000)
-    assert RunSettings.model_validate({"task": "classify", **tables, "labelled": {"train": "a.tsv"}}).model.output_bias

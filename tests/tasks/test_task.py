@@ -1,25 +1,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from attent.errors import RunError, UnknownNameError
 from attent.models.settings import EncoderSettings, TransformerSettings
-from attent.models.transformer import Transformer
 from attent.runs.config import RunConfig
 from attent.runs.folder import tokenizer_file
 from attent.tasks.task import Vocabularies, task_of, tasks
 from attent.tasks.translation.task import TranslationTask
-from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer
-from attent.views.scene import Scene
-
-TRANSLATES = RunConfig(model=TransformerSettings())
-FILLS = RunConfig(task="fill-mask", tokenizers={"text": "word"}, model=EncoderSettings(), sizes=(8, 7))
-CLASSIFIES = RunConfig(task="classify", tokenizers={}, sizes=(3, 2), model=EncoderSettings(), files=("labels.json",))
 
 
 def test_tasks_are_found_by_reading_their_folder() -> None:
@@ -29,25 +21,23 @@ def test_tasks_are_found_by_reading_their_folder() -> None:
         task_of("translat")
 
 
-@pytest.mark.parametrize(
-    ("config", "does"),
-    [
-        (TRANSLATES, "translates: attent translate RUN TEXT"),
-        (FILLS, "fills blanks: attent fill RUN TEXT"),
-        (CLASSIFIES, "classifies: attent classify RUN FILE"),
-    ],
-)
-def test_a_run_of_another_task_names_its_command(config: RunConfig, does: str) -> None:
-    task_of(config.task).check_config("RUN", config)
-    for name in {"translate", "fill-mask", "classify"} - {config.task}:
-        with pytest.raises(RunError, match=f"^RUN {does}$"):
-            task_of(name).check_config("RUN", config)
-
-
-def test_a_run_of_an_unknown_task_is_refused() -> None:
-    config = TRANSLATES.model_copy(update={"task": "summarize"})
+def test_a_run_of_another_task_names_its_command() -> None:
+    translates = RunConfig(model=TransformerSettings())
+    fills = RunConfig(task="fill-mask", tokenizers={"text": "word"}, model=EncoderSettings(), sizes=(8, 7))
+    files = {"tokenizers": {}, "sizes": (3, 2), "files": ("labels.json",)}
+    classifies = RunConfig(task="classify", model=EncoderSettings(), **files)
+    for config, does in (
+        (translates, "translates: attent translate RUN TEXT"),
+        (fills, "fills blanks: attent fill RUN TEXT"),
+        (classifies, "classifies: attent classify RUN FILE"),
+    ):
+        task_of(config.task).check_config("RUN", config)
+        for name in {"translate", "fill-mask", "classify"} - {config.task}:
+            with pytest.raises(RunError, match=f"^RUN {does}$"):
+                task_of(name).check_config("RUN", config)
+    unknown = translates.model_copy(update={"task": "summarize"})
     with pytest.raises(RunError, match="RUN cannot be loaded: its task 'summarize' is unknown"):
-        task_of("translate").check_config("RUN", config)
+        task_of("translate").check_config("RUN", unknown)
 
 
 @pytest.mark.parametrize(
@@ -72,16 +62,6 @@ def test_metrics_are_those_of_the_task() -> None:
     assert task_of("translate").metric("bleu") == "bleu"
     with pytest.raises(UnknownNameError, match=r"\(known: accuracy, loss\)$"):
         task_of("classify").metric("bleu")
-
-
-def test_a_translation_is_called_by_its_text() -> None:
-    source, target = CharTokenizer("abc"), CharTokenizer("012")
-    model = Transformer(TransformerSettings(width=8, feed_forward=8, heads=2), source.size, target.size)
-    translator = Translator(model, source, target)
-    run: Any = SimpleNamespace(tool=translator, path=Path("RUN"))
-    scene: Scene = TranslationTask().scene(run, "abc")
-    assert scene.title == "abc"
-    assert [group.name for group in scene.groups] == ["cross", "encoder", "decoder"]
 
 
 def test_what_was_learnt_is_what_a_run_folder_holds(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from attent.alignment.forced_decoding import AttentionSelector
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.tasks.translation.alignment import Alignment, copy_unknown, token_texts
+from attent.tasks.translation.pair_linker import random_halves
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import SPECIALS, UNK, CharTokenizer
 
@@ -39,21 +40,22 @@ def test_links_are_those_of_the_pair() -> None:
         assert links == align(translator.model, pairs, selector)
 
 
-def test_pieces_bring_their_spaces() -> None:
+def test_what_was_looked_at_takes_its_place() -> None:
     assert token_texts([5, UNK, 4, 6, 5], CHARACTERS) == ["a", "", " ", "b", "a"]
     assert token_texts([5, UNK, 4, 6], WORDS) == [" sat", "", " cat", "."]
-
-
-def test_what_was_looked_at_takes_its_place() -> None:
     assert copy_unknown([5, UNK, 6], CHARACTERS, LINKS, ["x", "y"]) == ("axb", ["a", "x", "b"])
     assert copy_unknown([UNK, 4, UNK], CHARACTERS, LINKS, [" ", "y"]) == ("y y", ["y", " ", "y"])
-
-
-def test_words_stay_apart_and_signs_do_not() -> None:
+    # words stay apart and signs do not
     assert copy_unknown([4, UNK, 6], WORDS, LINKS, [" Ω", " Ψ"]) == ("cat Ω.", [" cat", " Ω", "."])
     assert copy_unknown([UNK, UNK, 5], WORDS, LINKS, ["▁Ω", "▁Ψ"]) == ("Ψ Ω sat", [" Ψ", " Ω", " sat"])
-
-
-def test_nothing_unknown_nothing_changed() -> None:
     assert copy_unknown([5, 4, 6], CHARACTERS, LINKS, ["x", "y"])[0] == "a b"
     assert copy_unknown([UNK, 5], CHARACTERS, [], [])[0] == "a"
+
+
+def test_halves_have_no_pair_in_common() -> None:
+    first, second = random_halves(101)
+    assert sorted(first + second) == list(range(101))
+    assert len(first) == 50
+    # neither the first half nor every other one
+    assert 15 < sum(row < 50 for row in first) < 35
+    assert 15 < sum(row % 2 for row in first) < 35

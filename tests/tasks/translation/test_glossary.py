@@ -38,6 +38,10 @@ def test_marks_are_of_the_word_before_them() -> None:
         assert terms(text, (part, "x")) == [] and missing(text, [part]) == [part]
     assert terms("वह हिन्दी है", ("हिन्दी", "Hindi")) == ["हिन्दी=Hindi"]
     assert not missing("वह हिन्दी है", ["हिन्दी"]) and missing("हिन्दी", ["दी"]) == ["दी"]
+    # targets are words too
+    assert not missing("ein Hund .", ["Hund"]) and missing("ein Hundehaus", ["Hund"])
+    assert missing("Hund Haus Hund", ["Hund", "Hund", "Hund Haus"]) == ["Hund"]
+    assert not missing("die猫", ["猫"])
 
 
 def test_accents_are_alike_composed_or_not() -> None:
@@ -82,43 +86,29 @@ def test_a_large_glossary_is_not_read_again_for_each_other() -> None:
     assert time.process_time() - begin < 2
 
 
-def test_targets_are_words_too() -> None:
-    assert not missing("ein Hund .", ["Hund"]) and missing("ein Hundehaus", ["Hund"])
-    assert missing("Hund Haus Hund", ["Hund", "Hund", "Hund Haus"]) == ["Hund"]
-    assert not missing("die猫", ["猫"])
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
+def test_a_bad_line_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, head = tmp_path / "terms.tsv", "first\tone\r\n\n# a note\n"
+    for line, says in (
         ("a\tb\tc", "must be source, tab, target, got 2 tabs"),
         ("ab", "must be source, tab, target, got 0 tabs"),
         ("a\t", "its target must be a text of one line, got ''"),
         ("\tb", "its source must be a text of one line, got ''"),
         (f"{'a' * 201}\tb", "its source has 201 characters, more than 200"),
         ("first\tagain", "'first' is in line 1 already"),
-    ],
-)
-def test_a_bad_line_is_named(tmp_path: Path, line: str, says: str) -> None:
-    file = tmp_path / "terms.tsv"
-    file.write_text(f"first\tone\r\n\n# a note\n{line}\n", encoding="utf-8", newline="")
-    with pytest.raises(DataError) as caught:
-        read_glossary(file)
-    assert str(caught.value) == f"{file}, line 4: {says}"
-    file.write_text("first\tone\r\n\n# a note\nsecond\ttwo\n", encoding="utf-8", newline="")
-    assert read_glossary(file).entries == (("first", "one"), ("second", "two"))
-
-
-def test_what_is_no_glossary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for entries, says in (
-        ((("a", "b\nc"),), "term 1: its target"),
-        ((("a", "b"), ("a", "c")), "term 2: 'a' is term 1 already"),
     ):
-        with pytest.raises(ArgumentError, match=says):
-            Glossary(entries)
-    monkeypatch.setattr("attent.tasks.translation.glossary.MAX_ENTRIES", 1)
-    with pytest.raises(ArgumentError, match="a glossary has at most 1 terms, got 2"):
-        Glossary((("a", "b"), ("c", "d")))
+        file.write_text(f"{head}{line}\n", encoding="utf-8", newline="")
+        with pytest.raises(DataError) as caught:
+            read_glossary(file)
+        assert str(caught.value) == f"{file}, line 4: {says}"
+    file.write_text(f"{head}second\ttwo\n", encoding="utf-8", newline="")
+    assert read_glossary(file).entries == (("first", "one"), ("second", "two"))
     for name in ("nowhere", "."):
         with pytest.raises(DataError):
             read_glossary(tmp_path / name)
+    with pytest.raises(ArgumentError, match="term 1: its target"):
+        Glossary((("a", "b\nc"),))
+    with pytest.raises(ArgumentError, match="term 2: 'a' is term 1 already"):
+        Glossary((("a", "b"), ("a", "c")))
+    monkeypatch.setattr("attent.tasks.translation.glossary.MAX_ENTRIES", 1)
+    with pytest.raises(ArgumentError, match="a glossary has at most 1 terms, got 2"):
+        Glossary((("a", "b"), ("c", "d")))

@@ -52,31 +52,23 @@ def test_it_is_downloaded_at_a_pinned_commit_once(tmp_path: Path, monkeypatch: p
     assert all(COMMIT in url for url in repository.asked)
     multi30k(tmp_path)
     assert len(repository.asked) == 2
-
-
-def test_a_damaged_file_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Repository(monkeypatch, GOOD)
+    # a damaged file is fetched again
     (tmp_path / "train.en.gz").write_bytes(b"half")
     multi30k(tmp_path)
     assert unpacked(tmp_path) == TEXTS
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [(gzip.compress(b"other", mtime=0), "has changed"), (b"<html>", "got no gzip file")]
-)
-def test_what_is_not_multi30k_never_arrives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str
-) -> None:
-    Repository(monkeypatch, {"/raw/train.en.gz": content})
-    with pytest.raises(DataError, match=message):
-        multi30k(tmp_path)
-    assert not unpacked(tmp_path)
-
-
-def test_without_a_network_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Repository(monkeypatch, {})
-    with pytest.raises(DataError, match=r"cannot be downloaded: no such file \(alternatively, name a folder that has"):
-        multi30k(tmp_path)
+def test_what_is_not_multi30k_never_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = "/raw/train.en.gz"
+    for files, message in (
+        ({file: gzip.compress(b"other", mtime=0)}, "has changed"),
+        ({file: b"<html>"}, "got no gzip file"),
+        ({}, r"cannot be downloaded: no such file \(alternatively, name a folder that has"),
+    ):
+        Repository(monkeypatch, files)
+        with pytest.raises(DataError, match=message):
+            multi30k(tmp_path)
+        assert not unpacked(tmp_path)
 
 
 def test_a_folder_is_copied_and_checked(tmp_path: Path) -> None:

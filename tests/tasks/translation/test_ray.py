@@ -41,27 +41,19 @@ def test_a_column_of_translations_is_added(translator: ray.ColumnTranslator) -> 
     assert list(translated) == ["number", "en", "de"]
     assert translated["de"] == ["ba", "dc"]
     assert "de" not in batch
+    # characters become variants that the run knows
+    assert translator({"en": ["\N{FULLWIDTH LATIN SMALL LETTER A}b"]})["de"] == ["ba"]
+    with pytest.raises(ArgumentError, match=r"^the data set has no column 'en', only text, number$"):
+        translator({"text": np.array(["ab"]), "number": np.array([3])})
+    for value, text in ((3, "int '3'"), (b"ab", "bytes \"b'ab'\"")):
+        with pytest.raises(ArgumentError, match=f"^column 'en' must hold texts, got {text}$"):
+            translator({"en": ["ab", value]})
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT")])
 def test_a_missing_text_has_no_translation(translator: ray.ColumnTranslator, missing: object) -> None:
     assert translator({"en": ["ab", missing, "cd"]})["de"] == ["ba", None, "dc"]
     assert translator({"en": [missing]})["de"] == [None]
-
-
-@pytest.mark.parametrize(("value", "text"), [(3, "int '3'"), (b"ab", "bytes \"b'ab'\"")])
-def test_what_is_no_text_is_refused(translator: ray.ColumnTranslator, value: object, text: str) -> None:
-    with pytest.raises(ArgumentError, match=f"^column 'en' must hold texts, got {text}$"):
-        translator({"en": ["ab", value]})
-
-
-def test_characters_become_variants_that_the_run_knows(translator: ray.ColumnTranslator) -> None:
-    assert translator({"en": ["\N{FULLWIDTH LATIN SMALL LETTER A}b"]})["de"] == ["ba"]
-
-
-def test_a_column_that_is_missing_is_named(translator: ray.ColumnTranslator) -> None:
-    with pytest.raises(ArgumentError, match=r"^the data set has no column 'en', only text, number$"):
-        translator({"text": np.array(["ab"]), "number": np.array([3])})
 
 
 @pytest.mark.slow

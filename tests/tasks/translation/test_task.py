@@ -7,9 +7,7 @@ import torch
 
 from attent.errors import DataError
 from attent.models.build import build
-from attent.tasks.dates import dates
 from attent.tasks.settings import parse
-from attent.tasks.task import Vocabularies
 from attent.tasks.translation.evaluation import evaluate_generated
 from attent.tasks.translation.task import TextFilesCorpus, TranslationTask, sample_lines
 from attent.tasks.translation.translator import Translator
@@ -26,6 +24,8 @@ SETTINGS = parse(f'[dates]\nlocales = ["en"]\n{DATES}{MODEL}{TRAINING}', "some.t
 def test_dates_are_read_learnt_encoded_and_judged() -> None:
     task = TranslationTask()
     corpus = task.corpus(SETTINGS)
+    assert list(corpus.held_out) == ["held-out dates", "held-out combinations"]
+    assert (len(corpus.validation), corpus.translated, list(corpus.table)) == (5, 5, ["dates"])
     learnt = task.learn_vocabularies(corpus)
     assert (learnt.kinds, learnt.sizes, [*learnt.files]) == ({"source": "char", "target": "char"}, None, [])
     model = build(SETTINGS.model, *(tokenizer.size for tokenizer in learnt.tokenizers))
@@ -34,11 +34,17 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
     assert list(scores) == ["loss", "exact match"]
     assert len(messages) == 3
     assert list(judged.results(scores)) == ["held-out dates", "held-out combinations"]
+    translator = Translator(model, *learnt.tokenizers)
+    assert evaluate_generated(translator, {"none": []}) == {}
+    scores = evaluate_generated(translator, {"some": corpus.validation})["some"]
+    assert {*scores} == {"pairs", "exact_match", "year_alignment", "AER"}
     encoded = task.encode(corpus, learnt)
     loss = task.loss(model.train(), next(encoded.stream(BatchSize(4), 1)), 0.1, "float32")
     assert loss.shape == torch.Size([])
-    borrowed = task.open_shared(SETTINGS, corpus.share(encoded), learnt)
-    assert len(borrowed) == len(encoded) == 11
+    reference, rows = task.open_shared(SETTINGS, corpus.share(encoded), learnt), np.arange(11)
+    assert len(reference) == len(encoded) == 11
+    assert reference.source.pad(rows).tolist() == encoded.source.pad(rows).tolist()
+    assert reference.target.pad(rows).tolist() == encoded.target.pad(rows).tolist()
 
 
 @pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
@@ -64,79 +70,41 @@ def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, has_file
         assert f"  {len(longer)} dropped: longer than the maximum length " in message[-1]
 
 
-def test_a_set_without_pairs_is_not_judged() -> None:
-    corpus = dates(SETTINGS.dates)
-    tokenizers = TranslationTask().learn_vocabularies(TranslationTask().corpus(SETTINGS)).tokenizers
-    translator = Translator(build(SETTINGS.model, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
-    assert evaluate_generated(translator, {"none": []}) == {}
-    scores = evaluate_generated(translator, {"some": corpus.validation})["some"]
-    assert {*scores} == {"pairs", "exact_match", "year_alignment", "AER"}
-
-
-@pytest.mark.parametrize(("pairs", "has_interval"), [(10, True), (199, True), (200, False)])
-def test_few_pairs_are_judged_with_an_interval(tmp_path: Path, pairs: int, has_interval: bool) -> None:
+def test_texts_are_judged_and_few_with_an_interval(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
     corpus = TextFilesCorpus(TextSettings(train=str(tmp_path / "a.tsv")))
-    references = [f"a dog number {row} sits here" for row in range(pairs)]
-    translations = [line.replace("dog", "cat") if row % 2 else line for row, line in enumerate(references)]
-    intervals = corpus.intervals(translations, references)
-    assert ("BLEU interval" in intervals) == has_interval
-    assert intervals.get("BLEU interval", 1.0) > 0
-
-
-PAIRS = [Pair(f"s{number}", f"t{number}") for number in range(9)]
+    scores = corpus.measure(["a b c d"], ["a b c d"])
+    assert list(scores) == ["exact match", "chrF2", "BLEU"]
+    assert scores["BLEU"] == pytest.approx(100)
+    for pairs, has_interval in ((10, True), (199, True), (200, False)):
+        references = [f"a dog number {row} sits here" for row in range(pairs)]
+        translations = [line.replace("dog", "cat") if row % 2 else line for row, line in enumerate(references)]
+        intervals = corpus.intervals(translations, references)
+        assert ("BLEU interval" in intervals) == has_interval
+        assert intervals.get("BLEU interval", 1.0) > 0
+    (tmp_path / "none.tsv").write_text("\n\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no line contains a pair"):
+        TextFilesCorpus(TextSettings(train=str(tmp_path / "none.tsv")))
 
 
 def test_three_samples_are_taken_evenly_and_the_same_every_time() -> None:
-    lines = sample_lines(PAIRS, [f"x{number}" for number in range(9)])
+    pairs = [Pair(f"s{number}", f"t{number}") for number in range(9)]
+    lines = sample_lines(pairs, [f"x{number}" for number in range(9)])
     assert lines == [f"  s{row}  →  x{row}  (right: t{row})" for row in (1, 4, 7)]
-    assert sample_lines(PAIRS[:2], ["a", "b"]) == ["  s0  →  a  (right: t0)", "  s1  →  b  (right: t1)"]
+    assert sample_lines(pairs[:2], ["a", "b"]) == ["  s0  →  a  (right: t0)", "  s1  →  b  (right: t1)"]
     assert sample_lines([], []) == []
-    assert sample_lines(PAIRS[:1], ["t0"]) == ["  s0  →  t0"]
+    assert sample_lines(pairs[:1], ["t0"]) == ["  s0  →  t0"]
 
 
-@pytest.fixture
-def pairs(tmp_path: Path) -> Path:
+def test_text_is_read_split_and_encoded(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     lines = [f"a{'b' * number}\tc{'d' * number}" for number in range(1, 41)]
     file.write_text("\n".join([*lines, "", "x\ty\tz"]) + "\n", encoding="utf-8")
-    return file
-
-
-def test_dates_are_the_corpus_unless_text_is() -> None:
-    built = TranslationTask().corpus(SETTINGS)
-    assert list(built.held_out) == ["held-out dates", "held-out combinations"]
-    assert (len(built.validation), built.translated) == (5, 5)
-    source, target = built.learn_tokenizers()
-    encoded = built.encode(source, target, None)
-    assert len(encoded) == 11
-    assert list(built.table) == ["dates"]
-    vocabularies = Vocabularies(built.kinds, (source, target))
-    reference = TranslationTask().open_shared(SETTINGS, built.share(encoded), vocabularies)
-    rows = np.arange(11)
-    assert reference.source.pad(rows).tolist() == encoded.source.pad(rows).tolist()
-    assert reference.target.pad(rows).tolist() == encoded.target.pad(rows).tolist()
-
-
-def test_text_is_read_split_and_encoded(pairs: Path) -> None:
-    read = TranslationTask().corpus(parse(f"[text]\ntrain = {str(pairs)!r}\ntokenizer = 'char'\n{TRAINING}", "a.toml"))
+    read = TranslationTask().corpus(parse(f"[text]\ntrain = {str(file)!r}\ntokenizer = 'char'\n{TRAINING}", "a.toml"))
     source, target = read.learn_tokenizers()
     assert len(read.encode(source, target, None)) + len(read.validation) == 40
     assert source.decode(source.encode("abb")) == "abb"
     assert read.kinds == {"source": "char", "target": "char"}
-    assert read.table["text"]["train"] == str(pairs)
+    assert read.table["text"]["train"] == str(file)
     message = " ".join(read.report())
-    assert "42" in message
-    assert "empty" in message
-
-
-def test_the_measures_of_text_end_with_the_one_it_is_judged_by(pairs: Path) -> None:
-    scores = TextFilesCorpus(TextSettings(train=str(pairs), tokenizer="char")).measure(["a b c d"], ["a b c d"])
-    assert list(scores) == ["exact match", "chrF2", "BLEU"]
-    assert scores["BLEU"] == pytest.approx(100)
-
-
-def test_a_file_without_pairs_is_said(tmp_path: Path) -> None:
-    (tmp_path / "none.tsv").write_text("\n\n", encoding="utf-8")
-    with pytest.raises(DataError, match="no line contains a pair"):
-        TextFilesCorpus(TextSettings(train=str(tmp_path / "none.tsv")))
+    assert "42" in message and "empty" in message

@@ -58,6 +58,10 @@ def test_every_term_comes_and_nothing_else_changes(build: Callable[[], Translato
     assert [search(own)([text], settings)[0] for text in TEXTS] == results
     assert search(own)(TEXTS[::-1], settings)[::-1] == results
     assert search(own)(TEXTS, settings, batch=2) == results
+    # beginnings stay
+    for prefix in ("the of", "") if build is of_words else ("31",):
+        (best,) = search(own)(["the dog"], SearchSettings(maximum_length=9), prefixes=[prefix])[0]
+        assert best.text.startswith(prefix) and not missing(best.text, ["12 3"])
 
 
 def test_a_term_stands_where_attention_looks_at_its_source() -> None:
@@ -106,26 +110,13 @@ def test_accents_are_composed_where_the_run_knows_them_so_alone() -> None:
     assert "é1" in best.text and not missing(best.text, ["e\u03011"])
 
 
-def test_beginnings_stay() -> None:
-    own = of_words()
-    for prefix in ("the of", ""):
-        (best,) = search(own)(["the dog"], SearchSettings(maximum_length=9), prefixes=[prefix])[0]
-        assert best.text.startswith(prefix) and not missing(best.text, ["12 3"])
-
-
-def test_what_cannot_be_searched() -> None:
-    own = of_characters()
-    with pytest.raises(ArgumentError, match="cannot be combined with sampling"):
-        search(own)(["dog"], SearchSettings(sample=True))
-    with pytest.raises(ArgumentError, match="the run cannot write the term 'x7': its vocabulary lacks a part of it"):
-        check_terms(Glossary((("dog", "12"), ("cat", "x7"))), own.target_tokenizer)
-
-
-def test_terms_that_a_run_cannot_write_are_named(tmp_path: Path) -> None:
-    file = tmp_path / "terms.tsv"
+def test_terms_that_cannot_be_written_and_searches_that_cannot_be_done_are_named(tmp_path: Path) -> None:
+    file, own = tmp_path / "terms.tsv", of_characters()
     file.write_text("dog\t12\ncat\t3x\n", encoding="utf-8")
     assert read_terms(file, CharTokenizer("123x")).entries == (("dog", "12"), ("cat", "3x"))
-    with pytest.raises(ArgumentError, match="the run cannot write the term '3x'"):
-        read_terms(file, CharTokenizer("123"))
+    with pytest.raises(ArgumentError, match="the run cannot write the term '3x': its vocabulary lacks a part of it"):
+        read_terms(file, own.target_tokenizer)
     with pytest.raises(DataError, match="nowhere cannot be read: No such file"):
         read_terms(tmp_path / "nowhere", CharTokenizer("123"))
+    with pytest.raises(ArgumentError, match="cannot be combined with sampling"):
+        search(own)(["dog"], SearchSettings(sample=True))
