@@ -63,23 +63,20 @@ def test_r_drop_trains_another_run_which_goes_on_to_the_last_bit(tmp_path: Path)
         training = TINY.training.model_copy(update={"updates": updates, "r_drop": r_drop})
         return TINY.model_copy(update={"training": training, "model": TINY.model.model_copy(update={"dropout": 0.3})})
 
-    for name, settings in (("whole", of(6, 2.0)), ("parts", of(3, 2.0)), ("plain", of(6, 0.0))):
+    for name, settings in (("whole", of(4, 2.0)), ("parts", of(2, 2.0)), ("plain", of(4, 0.0))):
         follow(settings, tmp_path / name, progress=quiet())
     assert read_config(tmp_path / "parts").training["r_drop"] == 2.0
-    resume(tmp_path / "parts", {"updates": 6}, progress=quiet())
+    resume(tmp_path / "parts", {"updates": 4}, progress=quiet())
     assert weights(tmp_path / "parts") == weights(tmp_path / "whole") != weights(tmp_path / "plain")
-
-
-def test_r_drop_is_refused_where_nothing_is_translated(tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("a b\n", encoding="utf-8")
-    lines = f'task = "text-generation"\n[lines]\ntrain = "{tmp_path}/lines.txt"\n'
+    # where nothing is translated it is refused
+    lines = 'task = "text-generation"\n[lines]\ntrain = "nowhere.txt"\n'
     settings = parse(f"{lines}[training]\nupdates = 1\nbatch_pairs = 2\nr_drop = 1.0\n", "lm.toml")
     with pytest.raises(ArgumentError, match=r"^r_drop is for the task translate$"):
-        follow(settings, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+        follow(settings, tmp_path / "lines")
+    assert not (tmp_path / "lines").exists()
 
 
-@pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])
+@pytest.mark.parametrize("attention", ["none", "luong"])
 def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -> None:
     model = RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6})
     results = follow(TINY.model_copy(update={"model": model}), tmp_path / "run", progress=quiet())
@@ -88,19 +85,6 @@ def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -
     maps = load(tmp_path / "run").map("en | March 3, 2026", "2026-03-03")
     expected = [] if attention == "none" else [("decoder.cross_attention", (1, 1, 11, 18), 11)]
     assert [(name, item.weights.shape, len(item.rows)) for name, item in maps.items()] == expected
-
-
-def test_the_same_seed_gives_the_same_results(tmp_path: Path, tiny_run: Path) -> None:
-    follow(TINY, tmp_path / "run", progress=quiet())
-    assert weights(tmp_path / "run") == weights(tiny_run)
-
-
-def test_a_run_folder_in_the_way_is_noticed_before_training(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    stream = io.StringIO()
-    with pytest.raises(RunError, match="already exists"):
-        follow(TINY, tmp_path / "run", progress=Progress(stream))
-    assert stream.getvalue() == ""
 
 
 LAST = "checkpoints/00000250"
@@ -119,18 +103,15 @@ def records(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def start_and_kill(arguments: list[str], folder: Path, dice: random.Random) -> None:
-    before = latest_checkpoint(folder)
-    with (folder.parent / "printed").open("w+") as printed:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "attent", "train", "--device", "cpu", *arguments], stdout=printed, stderr=printed
-        )
-        deadline = time.monotonic() + 60
-        while latest_checkpoint(folder) in (None, before) and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.005)
-        time.sleep(0.15 * dice.random())
-        process.kill()
-        assert process.wait() == -signal.SIGKILL, (folder.parent / "printed").read_text()
+def started(arguments: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    """A process that trains in the folder and has written a checkpoint."""
+    before, deadline = latest_checkpoint(folder), time.monotonic() + 60
+    command = [sys.executable, "-m", "attent", "train", "--device", "cpu", *arguments]
+    with (folder.parent / "printed").open("w") as printed:
+        process = subprocess.Popen(command, stdout=printed, stderr=printed)
+    while latest_checkpoint(folder) in (None, before) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return process
 
 
 @pytest.mark.slow
@@ -141,8 +122,11 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path:
     file = tmp_path / "tiny.toml"
     file.write_text(toml(settings.model_dump(mode="json", exclude_none=True)))
     run, dice = tmp_path / "run", random.Random(time.time_ns())
-    start_and_kill(["--config", str(file), "--out", str(run)], run, dice)
-    start_and_kill(["--resume", str(run)], run, dice)
+    for arguments in (["--config", str(file), "--out", str(run)], ["--resume", str(run)]):
+        process = started(arguments, run)
+        time.sleep(0.15 * dice.random())
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, (tmp_path / "printed").read_text()
     assert read_config(run).state == "unfinished"
     assert 0 < read_state(latest_checkpoint(run)).update < 250
     resume(run, progress=quiet())
@@ -151,11 +135,10 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path:
         assert (run / LAST / name).read_bytes() == (tmp_path / "whole" / LAST / name).read_bytes()
     assert read_config(run).results == read_config(tmp_path / "whole").results
     log, expected = (
-        [record for record in records(path) if "validation" in record] for path in (run, tmp_path / "whole")
+        [(record["update"], record["validation"]) for record in records(path) if "validation" in record]
+        for path in (run, tmp_path / "whole")
     )
-    assert [(record["update"], record["validation"]) for record in log] == [
-        (record["update"], record["validation"]) for record in expected
-    ]
+    assert log == expected
     updates = [record["update"] for record in records(run) if "loss" in record]
     assert updates == sorted(set(updates))
 
@@ -165,20 +148,15 @@ def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path
     run, file = tmp_path / "run", tmp_path / "tiny.toml"
     settings = longer(updates=10**6, save_every=5)
     file.write_text(toml(settings.model_dump(mode="json", exclude_none=True)))
-    with (tmp_path / "printed").open("w+") as printed:
-        command = [sys.executable, "-m", "attent", "train", "--device", "cpu", "--config", str(file), "--out", str(run)]
-        process = subprocess.Popen(command, stdout=printed, stderr=printed)
-        try:
-            deadline = time.monotonic() + 60
-            while latest_checkpoint(run) is None and process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.005)
-            for attempt in (lambda: resume(run), lambda: follow(TINY, run, replace=True)):
-                with pytest.raises(RunError, match=r"/run is being trained by another process$"):
-                    attempt()
-            assert process.poll() is None, (tmp_path / "printed").read_text()
-        finally:
-            process.kill()
-            process.wait()
+    process = started(["--config", str(file), "--out", str(run)], run)
+    try:
+        for attempt in (lambda: resume(run), lambda: follow(TINY, run, replace=True)):
+            with pytest.raises(RunError, match=r"/run is being trained by another process$"):
+                attempt()
+        assert process.poll() is None, (tmp_path / "printed").read_text()
+    finally:
+        process.kill()
+        process.wait()
     reached = read_state(latest_checkpoint(run)).update
     resume(run, {"updates": reached + 3}, progress=quiet())
     assert read_config(run).training["outcome"]["updates"] == reached + 3
@@ -198,14 +176,6 @@ def test_a_run_that_never_saved_begins_again(tmp_path: Path, monkeypatch: pytest
         assert latest_checkpoint(tmp_path / name) is None
         resume(tmp_path / name, progress=quiet())
         assert weights(tmp_path / name) == weights(tmp_path / f"{name} whole")
-
-
-def test_validation_shows_three_translations(tmp_path: Path) -> None:
-    stream = io.StringIO()
-    follow(longer(validate_every=2, updates=4), tmp_path / "run", progress=Progress(stream))
-    lines = stream.getvalue().splitlines()
-    assert len([line for line in lines if "  →  " in line]) == 6
-    assert len([line for line in lines if "  loss " in line and "  exact match " in line]) == 2
 
 
 def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path, tiny_run: Path) -> None:
@@ -281,10 +251,8 @@ def test_a_damaged_setting_and_missing_checkpoints_are_named(tmp_path: Path, tin
 
 
 def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -> None:
-    pairs = [("a b " * number, "b a " * number) for number in range(1, 24)]
-    (tmp_path / "train.tsv").write_text(
-        "".join(f"{source.strip()}\t{target.strip()}\n" for source, target in pairs), encoding="utf-8"
-    )
+    pairs = [f"{('a b ' * number).strip()}\t{('b a ' * number).strip()}\n" for number in range(1, 24)]
+    (tmp_path / "train.tsv").write_text("".join(pairs), encoding="utf-8")
     long = "\t".join(["a b " * 30] * 2)
     (tmp_path / "valid.tsv").write_text(f"c a b\ta b c\n{long}\na c\tc a\n", encoding="utf-8")
     text = f'[text]\ntrain = "{tmp_path}/train.tsv"\nvalid = "{tmp_path}/valid.tsv"\ntokenizer = "word"'
@@ -302,10 +270,8 @@ def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -
 
 def test_pairs_are_told_what_such_a_training_gave_and_that_theirs_was_short(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("".join(f"a {row}\tb {row}\n" for row in range(40)), encoding="utf-8")
-    recipe_of = (
-        f'[text]\ntrain = "{tmp_path}/train.tsv"\ntokenizer = "char"\n[model]\n{SMALL}\n[training]\nupdates = 6\n'
-        "batch_pairs = 19\n"
-    )
+    text = f'[text]\ntrain = "{tmp_path}/train.tsv"\ntokenizer = "char"\n'
+    recipe_of = f"{text}[model]\n{SMALL}\n[training]\nupdates = 6\nbatch_pairs = 19\n"
     stream = io.StringIO()
     results = follow(parse(recipe_of + "warmup = 0.1", "pairs.toml"), tmp_path / "run", progress=Progress(stream))
     # of 2 pairs; a run stores what it always did

@@ -1,18 +1,16 @@
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import torch
 
 from attent.attention.capture.watch import watch
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.runs.folder import RunConfig, RunWriter
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.stepwise import StepwiseDecoding
-from attent.tasks.translation.translator import Translator, load, parallel_map
+from attent.tasks.translation.translator import Translator, parallel_map
 from attent.text.batches import BatchSize
 from attent.text.text import Pair
 from attent.text.tokenizer import BOS, EOS, CharTokenizer
@@ -29,17 +27,6 @@ def make_translator() -> Translator:
     return Translator(Transformer(SETTINGS, SOURCE.size, TARGET.size), SOURCE, TARGET)
 
 
-def test_the_order_is_kept_whatever_the_batch() -> None:
-    translator = make_translator()
-    joint = translator.translate(TEXTS)
-    assert joint == translator.translate(TEXTS, batch=3)
-    assert joint == [translator.translate([text])[0] for text in TEXTS]
-    assert translator.translate(TEXTS[::-1]) == joint[::-1]
-    assert translator.translate([]) == []
-    assert translator.translate(["", ""]) == ["", ""]
-    assert joint[1] == ""
-
-
 def test_a_translation_ends_by_the_length_of_its_own_source() -> None:
     lengths = [len(text) for text in make_translator().translate(TEXTS)]
     assert all(length <= 2 * len(text) + 32 for length, text in zip(lengths, TEXTS, strict=True))
@@ -47,6 +34,13 @@ def test_a_translation_ends_by_the_length_of_its_own_source() -> None:
 
 
 SAMPLES = SearchSettings(sample=True, n_best=3, temperature=0.7, top_k=5, top_p=0.9, seed=4)
+
+
+def test_a_text_without_tokens_has_an_empty_translation() -> None:
+    translator = make_translator()
+    assert translator.translate([]) == []
+    assert translator.translate(TEXTS)[1] == ""
+    assert translator.translate(["", ""]) == ["", ""]
 
 
 @pytest.mark.parametrize("settings", [SearchSettings(beam=3, n_best=3), SAMPLES], ids=["beam", "samples"])
@@ -58,18 +52,12 @@ def test_every_search_keeps_the_order_whatever_the_batch(settings: SearchSetting
         scores = [hypothesis.score for hypothesis in hypotheses]
         assert scores == sorted(scores, reverse=True)
     texts = [[hypothesis.text for hypothesis in hypotheses] for hypotheses in joint]
+    if settings.sample:
+        assert translator.search(TEXTS, settings.model_copy(update={"seed": 5})) != joint
     reordered = translator.search(TEXTS[::-1], settings)[::-1]
-    for results in (
-        *(translator.search(TEXTS, settings, batch=batch) for batch in (1, BatchSize(tokens=7))),
-        reordered,
-    ):
+    batches = [translator.search(TEXTS, settings, batch=batch) for batch in (1, BatchSize(tokens=7))]
+    for results in (*batches, reordered):
         assert [[hypothesis.text for hypothesis in hypotheses] for hypotheses in results] == texts
-
-
-def test_samples_are_repeated_by_their_seed_alone() -> None:
-    translator = make_translator()
-    assert translator.search(TEXTS, SAMPLES) == translator.search(TEXTS, SAMPLES)
-    assert translator.translate(TEXTS, SAMPLES) != translator.translate(TEXTS, SAMPLES.model_copy(update={"seed": 5}))
 
 
 def test_a_translation_begins_as_it_must() -> None:
@@ -96,9 +84,8 @@ def test_what_is_found_scores_as_what_is_given() -> None:
     assert translator.score([Pair("cab", "1")]) == translator.score([("cab", "1")], batch=1)
 
 
-def test_a_string_gives_one_result_and_a_sequence_a_list() -> None:
+def test_a_string_gives_one_result_and_is_not_read_letter_by_letter() -> None:
     translator, beam = make_translator(), SearchSettings(beam=3, n_best=2)
-    assert translator.translate("bad") == translator.translate(["bad"])[0]
     assert translator.translate("bad", prefixes="12") == translator.translate(["bad"], prefixes=["12"])[0]
     assert translator.search("bad", beam) == translator.search(["bad"], beam)[0]
     ids, result = TARGET.encode("12"), translator.search("bad", prefixes="12")
@@ -107,10 +94,6 @@ def test_a_string_gives_one_result_and_a_sequence_a_list() -> None:
     score = translator.score(("bad", "12"))
     assert score == translator.score(Pair("bad", "12")) == translator.score([("bad", "12")])[0]
     assert translator.score((("bad", "12"), ("cab", "3"))) == translator.score([["bad", "12"], Pair("cab", "3")])
-
-
-def test_strings_are_not_read_letter_by_letter() -> None:
-    translator = make_translator()
     with pytest.raises(ArgumentError, match="a prefix for each of 2 texts, got '12'"):
         translator.translate(["bad", "cab"], prefixes="12")
     with pytest.raises(ArgumentError, match="a prefix must be a string or the ids of its tokens"):
@@ -133,6 +116,11 @@ def test_maps_are_labelled_by_what_their_rows_emit() -> None:
     for labelled in maps.values():
         assert labelled.weights.shape == (1, 2, len(labelled.rows), len(labelled.columns))
         torch.testing.assert_close(labelled.weights.dense().sum(-1), torch.ones(1, 2, len(labelled.rows)))
+    # of the model's own translation unless one is given
+    own = make_translator().map("bad")["decoder.layers.1.cross_attention"]
+    assert "".join(own.rows[:-1]) == make_translator().translate("bad")
+    with pytest.raises(ArgumentError, match="empty source"):
+        make_translator().map("")
 
 
 def test_gradients_are_those_of_the_log_probability() -> None:
@@ -154,14 +142,6 @@ def test_gradients_are_those_of_the_log_probability() -> None:
     assert translator.map("bad", "10")["decoder.layers.1.cross_attention"].gradients is None
 
 
-def test_a_map_is_of_the_models_own_translation_unless_one_is_given() -> None:
-    translator = make_translator()
-    own = translator.map("bad")["decoder.layers.1.cross_attention"]
-    assert "".join(own.rows[:-1]) == translator.translate(["bad"])[0]
-    with pytest.raises(ArgumentError, match="empty source"):
-        translator.map("")
-
-
 def test_a_text_that_fails_the_input_check_is_refused() -> None:
     def check(text: str) -> str | None:
         return f"{text!r} has no b" if "b" not in text else None
@@ -174,15 +154,6 @@ def test_a_text_that_fails_the_input_check_is_refused() -> None:
         with pytest.raises(ArgumentError, match="'add' has no b"):
             read("add")
     assert translator.map("add", "1").keys() == make_translator().map("add", "1").keys()
-
-
-def test_a_run_folder_translates_as_the_model_did(tmp_path: Path) -> None:
-    translator = make_translator()
-    with RunWriter(tmp_path / "run") as run:
-        run.finish(RunConfig(model=SETTINGS), translator.model, SOURCE, TARGET)
-    assert load(tmp_path / "run").translate(TEXTS) == translator.translate(TEXTS)
-    with pytest.raises(RunError, match="is not a run folder"):
-        load(tmp_path / "elsewhere")
 
 
 def test_a_text_that_learned_positions_cannot_number_is_left_untranslated() -> None:
@@ -227,18 +198,9 @@ def test_answers_come_in_the_order_of_the_parts_from_threads_of_one_each() -> No
 
 
 @pytest.mark.usefixtures("_two_threads")
-def test_one_part_keeps_all_threads_and_stays_where_it_is() -> None:
+def test_one_part_keeps_all_threads_and_an_error_gives_them_back() -> None:
     actual = list(parallel_map(lambda _: (torch.get_num_threads(), threading.current_thread()), [0]))
     assert actual == [(2, threading.current_thread())]
-
-
-@pytest.mark.usefixtures("_two_threads")
-def test_what_goes_wrong_is_told_and_threads_are_given_back() -> None:
-    def work(number: int) -> int:
-        if number == 1:
-            raise KeyError(number)
-        return number
-
     with pytest.raises(KeyError):
-        list(parallel_map(work, range(4)))
+        list(parallel_map(lambda number: {0: 0, 2: 2, 3: 3}[number], range(4)))
     assert torch.get_num_threads() == 2
