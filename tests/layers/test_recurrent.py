@@ -32,16 +32,6 @@ def test_all_steps_at_once_equal_single_steps(cell: str) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_state_is_a_value_of_which_rows_are_chosen(cell: str) -> None:
-    layer, state, rows = Recurrent(cell, 7, 5), state_of(cell), torch.tensor([2, 0, 2, 1])
-    before, inputs = state.hidden.clone(), torch.randn(3, 7)
-    after = layer.step(layer.gates(inputs), state)
-    chosen = layer.step(layer.gates(inputs[rows]), state.select(rows))
-    torch.testing.assert_close(chosen.hidden, after.hidden[rows])
-    assert torch.equal(state.hidden, before)
-
-
-@pytest.mark.parametrize("cell", CELLS)
 @torch.no_grad()
 def test_padding_and_neighbours_do_not_matter_to_a_reader(cell: str) -> None:
     reader, features = BidirectionalRecurrent(cell, 7, 5, layers=2).eval(), torch.randn(3, 6, 7)

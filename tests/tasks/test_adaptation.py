@@ -1,4 +1,3 @@
-import io
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,8 @@ from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
 from attent.tasks.suggestions import fine_tuning, suggest
 from attent.tasks.translation.translator import load
-from attent.training.progress import Progress
 
 MODEL_TABLE = "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 16\nfeed_forward = 17\nheads = 2\n"
-
-
-def quiet() -> Progress:
-    return Progress(io.StringIO())
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "new.tsv").write_text("".join(new), encoding="utf-8")
     text = f'[text]\ntrain = "{folder}/old.tsv"\ntokenizer = "char"\nsource_language = "en"\ntarget_language = "de"\n'
     settings = parse(f"{text}{MODEL_TABLE}[training]\nupdates = 2\nbatch_pairs = 8\n", "old.toml")
-    follow(settings, folder / "run", progress=quiet())
+    follow(settings, folder / "run")
     return folder
 
 
@@ -44,7 +38,7 @@ def adaptation(folder: Path, training: str) -> RunSettings:
 @pytest.mark.parametrize("frozen", [("decoder", "output"), ("embeddings", "encoder")])
 def test_frozen_parts_stay_and_all_others_learn(tmp_path: Path, folder: Path, frozen: tuple[str, ...]) -> None:
     settings = adaptation(folder, f"updates = 2\nfreeze = [{', '.join(map(repr, frozen))}]")
-    follow(settings, tmp_path / "new", init_from=folder / "run", progress=quiet())
+    follow(settings, tmp_path / "new", init_from=folder / "run")
     before, after = load(folder / "run").model, load(tmp_path / "new").model
     weights = {id(weight): name for name, weight in after.named_parameters()}
     stays = {weights[id(weight)] for part in frozen for module in after.parts[part] for weight in module.parameters()}
@@ -64,15 +58,15 @@ def test_a_part_that_is_none_is_refused_before_anything_is_written(tmp_path: Pat
     ):
         settings = adaptation(folder, f"updates = 2\nfreeze = [{parts}]")
         with pytest.raises(error, match=message):
-            follow(settings, tmp_path / "new", init_from=folder / "run", progress=quiet())
+            follow(settings, tmp_path / "new", init_from=folder / "run")
     assert not (tmp_path / "new").exists()
 
 
 def test_an_adaptation_goes_on_to_the_last_bit(tmp_path: Path, folder: Path) -> None:
     for name, updates in (("whole", 6), ("part", 4)):
         settings = adaptation(folder, f'updates = {updates}\nsave_every = 2\nfreeze = ["embeddings"]')
-        follow(settings, tmp_path / name, init_from=folder / "run", progress=quiet())
-    resume(tmp_path / "part", {"updates": 6}, progress=quiet())
+        follow(settings, tmp_path / name, init_from=folder / "run")
+    resume(tmp_path / "part", {"updates": 6})
     assert digest(tmp_path / "part" / MODEL) == digest(tmp_path / "whole" / MODEL)
 
 

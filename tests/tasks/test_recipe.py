@@ -30,19 +30,15 @@ TRAINING = '[training]\nupdates = 3\nbatch_pairs = 8\nprecision = "float32"'
 TINY = parse(f'[dates]\nlocales = ["en", "de"]\n{DATES}\n[model]\n{SMALL}\n{TRAINING}', "tiny.toml")
 
 
-def quiet() -> Progress:
-    return Progress(io.StringIO())
-
-
 @pytest.fixture(scope="module")
 def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recipe") / "run"
-    follow(TINY, path, progress=quiet())
+    follow(TINY, path)
     return path
 
 
 def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
-    progress = quiet()
+    progress = Progress(io.StringIO())
     results = follow(TINY, tmp_path / "run", progress=progress)
     printed = progress.stream.getvalue()
     assert any(line.startswith("about 0:0") for line in printed.splitlines())
@@ -64,9 +60,9 @@ def test_r_drop_trains_another_run_which_goes_on_to_the_last_bit(tmp_path: Path)
         return TINY.model_copy(update={"training": training, "model": TINY.model.model_copy(update={"dropout": 0.3})})
 
     for name, settings in (("whole", of(4, 2.0)), ("parts", of(2, 2.0)), ("plain", of(4, 0.0))):
-        follow(settings, tmp_path / name, progress=quiet())
+        follow(settings, tmp_path / name)
     assert read_config(tmp_path / "parts").training["r_drop"] == 2.0
-    resume(tmp_path / "parts", {"updates": 4}, progress=quiet())
+    resume(tmp_path / "parts", {"updates": 4})
     assert weights(tmp_path / "parts") == weights(tmp_path / "whole") != weights(tmp_path / "plain")
     # where nothing is translated it is refused
     lines = 'task = "text-generation"\n[lines]\ntrain = "nowhere.txt"\n'
@@ -79,7 +75,7 @@ def test_r_drop_trains_another_run_which_goes_on_to_the_last_bit(tmp_path: Path)
 @pytest.mark.parametrize("attention", ["none", "luong"])
 def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -> None:
     model = RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6})
-    results = follow(TINY.model_copy(update={"model": model}), tmp_path / "run", progress=quiet())
+    results = follow(TINY.model_copy(update={"model": model}), tmp_path / "run")
     for scores in results.values():
         assert ("year_alignment" in scores) is ("AER" in scores) is (attention != "none")
     maps = load(tmp_path / "run").map("en | March 3, 2026", "2026-03-03")
@@ -118,7 +114,7 @@ def started(arguments: list[str], folder: Path) -> subprocess.Popen[bytes]:
 @pytest.mark.skipif(os.name != "posix", reason="nothing kills as SIGKILL does")
 def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path: Path) -> None:
     settings = longer(updates=250, save_every=20, validate_every=50)
-    follow(settings, tmp_path / "whole", progress=quiet())
+    follow(settings, tmp_path / "whole")
     file = tmp_path / "tiny.toml"
     file.write_text(toml(settings.model_dump(mode="json", exclude_none=True)))
     run, dice = tmp_path / "run", random.Random(time.time_ns())
@@ -129,7 +125,7 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path:
         assert process.wait() == -signal.SIGKILL, (tmp_path / "printed").read_text()
     assert read_config(run).state == "unfinished"
     assert 0 < read_state(latest_checkpoint(run)).update < 250
-    resume(run, progress=quiet())
+    resume(run)
     assert weights(run) == weights(tmp_path / "whole")
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (run / LAST / name).read_bytes() == (tmp_path / "whole" / LAST / name).read_bytes()
@@ -158,7 +154,7 @@ def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path
         process.kill()
         process.wait()
     reached = read_state(latest_checkpoint(run)).update
-    resume(run, {"updates": reached + 3}, progress=quiet())
+    resume(run, {"updates": reached + 3})
     assert read_config(run).training["outcome"]["updates"] == reached + 3
 
 
@@ -167,28 +163,28 @@ def test_a_run_that_never_saved_begins_again(tmp_path: Path, monkeypatch: pytest
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    follow(longer(), tmp_path / "whole", progress=quiet())
+    follow(longer(), tmp_path / "whole")
     for name, start in (("fresh", None), ("tuned", tmp_path / "whole")):
-        follow(longer(), tmp_path / f"{name} whole", init_from=start, progress=quiet())
+        follow(longer(), tmp_path / f"{name} whole", init_from=start)
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(recipe, "train", stop)
-            follow(longer(), tmp_path / name, init_from=start, progress=quiet())
+            follow(longer(), tmp_path / name, init_from=start)
         assert latest_checkpoint(tmp_path / name) is None
-        resume(tmp_path / name, progress=quiet())
+        resume(tmp_path / name)
         assert weights(tmp_path / name) == weights(tmp_path / f"{name} whole")
 
 
 def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path, tiny_run: Path) -> None:
     training = "[training]\nupdates = 1\nbatch_pairs = 8\nlearning_rate = 1e-12\n"
     second = parse(f'[dates]\nlocales = ["de"]\n{DATES}\n{training}'.replace("53", "11"), "other.toml")
-    follow(second, tmp_path / "two", init_from=tiny_run, progress=quiet())
+    follow(second, tmp_path / "two", init_from=tiny_run)
     first, adapted = load(tiny_run), load(tmp_path / "two")
     assert first.source_tokenizer.size == adapted.source_tokenizer.size
     for left, right in zip(first.model.parameters(), adapted.model.parameters(), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-6)
     wide = TINY.model_copy(update={"model": TINY.model.model_copy(update={"feed_forward": 19})})
     with pytest.raises(RunError, match=r"must be \(19, 16\), got \(17, 16\) \(settings without \[model\] use that of"):
-        follow(wide, tmp_path / "three", init_from=tiny_run, progress=quiet())
+        follow(wide, tmp_path / "three", init_from=tiny_run)
     assert not (tmp_path / "three").exists()
 
 
@@ -196,7 +192,7 @@ def test_a_student_of_other_layers_starts_from_those_of_its_teacher(tmp_path: Pa
     sizes = {"encoder_layers": 3, "decoder_layers": 2}
     training = TINY.training.model_copy(update={"updates": 1, "learning_rate": 1e-12})
     student = TINY.model_copy(update={"model": TINY.model.model_copy(update=sizes), "training": training})
-    follow(student, tmp_path / "two", init_from=tiny_run, progress=quiet())
+    follow(student, tmp_path / "two", init_from=tiny_run)
     first, second = load(tiny_run).model, load(tmp_path / "two").model
     for actual, expected in ((second.encoder, first.encoder), (second.decoder, first.decoder)):
         for layer in actual.layers:
@@ -208,25 +204,25 @@ def test_a_student_of_other_layers_starts_from_those_of_its_teacher(tmp_path: Pa
 def test_own_parts_are_trained_as_the_settings_say_and_gone_on_with_where_trusted(tmp_path: Path) -> None:
     own = TINY.model_copy(update={"model": TINY.model.model_copy(update={"score": "attent.attention.scores.dot:Dot"})})
     refused = r"config\.json: model\.score = 'attent\.attention\.scores\.dot:Dot' would import"
-    follow(own, tmp_path / "run", progress=quiet())
+    follow(own, tmp_path / "run")
     with pytest.raises(RunError, match=refused):
-        resume(tmp_path / "run", {"updates": 5}, progress=quiet())
-    resume(tmp_path / "run", {"updates": 5}, trust_code=True, progress=quiet())
+        resume(tmp_path / "run", {"updates": 5})
+    resume(tmp_path / "run", {"updates": 5}, trust_code=True)
     assert read_config(tmp_path / "run").training["outcome"]["updates"] == 5
-    follow(own, tmp_path / "named", init_from=tmp_path / "run", progress=quiet())
+    follow(own, tmp_path / "named", init_from=tmp_path / "run")
     unnamed = RunSettings.model_validate({"dates": TINY.dates, "training": TINY.training})
     with pytest.raises(RunError, match=refused):
-        follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", progress=quiet())
+        follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run")
     assert not (tmp_path / "unnamed").exists()
-    follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", trust_code=True, progress=quiet())
+    follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", trust_code=True)
     assert read_config(tmp_path / "unnamed").model == own.model
 
 
 def test_a_finished_run_goes_on_when_it_is_said_for_how_long(tmp_path: Path) -> None:
-    follow(longer(minutes=9.0), tmp_path / "run", progress=quiet())
+    follow(longer(minutes=9.0), tmp_path / "run")
     with pytest.raises(ArgumentError, match="run is finished: give a new limit"):
         resume(tmp_path / "run")
-    resume(tmp_path / "run", {"updates": 5}, progress=quiet())
+    resume(tmp_path / "run", {"updates": 5})
     training = read_config(tmp_path / "run").training
     assert (training["updates"], training["minutes"], training["outcome"]["updates"]) == (5, None, 5)
     with pytest.raises(ArgumentError, match="a run that goes on keeps its batch_pairs; it may change "):
@@ -259,7 +255,7 @@ def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -
     model = f'[model]\n{SMALL}\nposition = "learned"\nmaximum_length = 20'
     training = "[training]\nupdates = 6\nbatch_pairs = 4\nvalidate_every = 3"
     settings = parse(f"{text}\n{model}\n{training}", "short.toml")
-    results = follow(settings, tmp_path / "run", progress=quiet())
+    results = follow(settings, tmp_path / "run")
     assert (results["validation"]["pairs"], results["validation"]["translated"]) == (2, 2)
     translator = load(tmp_path / "run")
     # as long as can be numbered, and no longer

@@ -32,18 +32,6 @@ def texts(folder: Path, **settings: object) -> LabelledCorpus:
     return labelled_text_corpus(LabelledSettings(**files, **settings))
 
 
-def test_digits_are_divided_by_class() -> None:
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    corpus = image_corpus(ImagesSettings(source="digits", test=0.2, validation=0.1))
-    parts = [corpus.train, corpus.validation, corpus.test]
-    assert [len(rows) for rows in parts] == [1294, 144, 359]
-    assert np.unique(np.concatenate(parts)).tolist() == [*range(1797)]
-    assert np.bincount(corpus.classes[corpus.test]).min() >= 34
-    assert isinstance(corpus.inputs.inputs, PictureInputs)
-    assert corpus.inputs.inputs.patch == 2
-    assert count_examples("digits") == (1797, True)
-
-
 def test_vectors_are_read(tmp_path: Path) -> None:
     source = npz(tmp_path, x=np.random.rand(20, 5, 3), y=np.arange(20) % 2)
     corpus = image_corpus(ImagesSettings(source=source))

@@ -7,7 +7,6 @@ import torch
 from attent.errors import ArgumentError, DataError
 from attent.tasks.classification.pictures import (
     Augmentation,
-    load_digits,
     open_picture,
     read_folder,
     read_pixels,
@@ -25,15 +24,6 @@ def drawn(path: Path, pixels: np.ndarray) -> Path:
 
 def grey(value: int, height: int = 4, width: int = 6) -> np.ndarray:
     return np.full((height, width), value, np.uint8)
-
-
-def test_digits_are_shares_of_ink() -> None:
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    digits = load_digits()
-    assert digits.pixels.shape == (1797, 8, 8, 1)
-    assert (digits.pixels.min(), digits.pixels.max()) == (0, 1)
-    assert digits.labels == tuple("0123456789")
-    assert np.bincount(digits.classes).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 
 def test_a_folder_of_class_folders_is_read(tmp_path: Path) -> None:

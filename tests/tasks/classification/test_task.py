@@ -44,10 +44,6 @@ def texts(folder: Path) -> str:
     return f'[labelled]\ntrain = {json.dumps(str(folder / "a.tsv"))}\ntokenizer = "word"\n'
 
 
-def quiet() -> Progress:
-    return Progress(io.StringIO())
-
-
 def test_pictures_end_in_a_run_folder_that_classifies(tmp_path: Path) -> None:
     stream, task, settings = io.StringIO(), ClassificationTask(), make_settings(pictures(tmp_path), updates=60)
     results = follow(settings, tmp_path / "run", progress=Progress(stream))
@@ -84,34 +80,34 @@ def test_texts_are_cut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     cut: list[str] = []
     encode = WordTokenizer.encode
     monkeypatch.setattr(WordTokenizer, "encode", lambda self, text: cut.append(text) or encode(self, text))
-    follow(make_settings(texts(tmp_path)), tmp_path / "run", progress=quiet())
+    follow(make_settings(texts(tmp_path)), tmp_path / "run")
     assert len(cut) == len(set(cut)) == 60
 
 
 def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(tmp_path: Path) -> None:
     # in the middle of an epoch, whose pictures vary as they would have
     whole = make_settings(pictures(tmp_path), updates=8, save_every=2, keep_best=0)
-    follow(whole, tmp_path / "whole", progress=quiet())
+    follow(whole, tmp_path / "whole")
     part = whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})})
-    follow(part, tmp_path / "run", progress=quiet())
-    resume(tmp_path / "run", {"updates": 8}, progress=quiet())
+    follow(part, tmp_path / "run")
+    resume(tmp_path / "run", {"updates": 8})
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
 
 
 def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
     table, file = texts(tmp_path), tmp_path / "a.tsv"
-    follow(make_settings(table, updates=2), tmp_path / "run", progress=quiet())
+    follow(make_settings(table, updates=2), tmp_path / "run")
     whole = file.read_text()
     file.write_text("\n".join(whole.splitlines()[:45]) + "\n")
     log = (tmp_path / "run/log.jsonl").read_bytes()
     with pytest.raises(DataError, match=r"corpus of .*run has changed, so the run would train on its own test data"):
-        resume(tmp_path / "run", {"updates": 4}, progress=quiet())
+        resume(tmp_path / "run", {"updates": 4})
     assert (tmp_path / "run/log.jsonl").read_bytes() == log
     with pytest.raises(DataError, match=r"its held-out examples may have been trained on: give others with"):
         ClassificationTask().evaluate(StoredRun(tmp_path / "run"), print)
     file.write_text(whole)
-    resume(tmp_path / "run", {"updates": 4}, progress=quiet())
+    resume(tmp_path / "run", {"updates": 4})
     ClassificationTask().evaluate(StoredRun(tmp_path / "run"), print)
 
 
@@ -154,14 +150,14 @@ def test_settings_say_what_they_need(tmp_path: Path) -> None:
 
 
 def test_a_run_is_neither_loaded_by_another_task_nor_the_start_of_other_classes(tmp_path: Path) -> None:
-    follow(make_settings(pictures(tmp_path), updates=1), tmp_path / "run", progress=quiet())
+    follow(make_settings(pictures(tmp_path), updates=1), tmp_path / "run")
     with pytest.raises(RunError, match=r"run classifies: attent classify .*run FILE"):
         translator(tmp_path / "run")
     # a start from a run of other classes is refused
     np.savez(tmp_path / "a.npz", images=np.random.rand(20, 4, 6), y=np.arange(20) % 3)
     with pytest.raises(ArgumentError, match="the run has 2 classes"):
         table = f"[images]\nsource = {json.dumps(str(tmp_path / 'a.npz'))}\npatch = 2\n"
-        follow(make_settings(table), tmp_path / "other", init_from=tmp_path / "run", progress=quiet())
+        follow(make_settings(table), tmp_path / "other", init_from=tmp_path / "run")
 
 
 @pytest.mark.parametrize("limit", ['position = "learned"\nmaximum_length = 29', 'score = "location"'])

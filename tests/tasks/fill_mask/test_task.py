@@ -56,7 +56,7 @@ def test_lines_end_in_a_run_folder_that_fills_blanks(tmp_path: Path) -> None:
 
 
 def test_other_lines_to_train_on_are_warned_of(tmp_path: Path) -> None:
-    follow(settings(tmp_path, updates=2), tmp_path / "run", progress=Progress(io.StringIO()))
+    follow(settings(tmp_path, updates=2), tmp_path / "run")
     messages: list[str] = []
     for updates, more in ((3, ""), (4, "the man was happy .\n"), (5, "")):
         with (tmp_path / "train.txt").open("a") as file:

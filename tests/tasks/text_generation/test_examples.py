@@ -60,28 +60,3 @@ def test_a_window_is_no_longer_than_the_text() -> None:
     assert len(empty) == len(empty.lengths()) == 0
     with pytest.raises(DataError, match="there is no window to make batches of"):
         empty.stream(BatchSize(2), 1)
-
-
-@BOTH
-def test_a_run_that_goes_on_sees_the_same(data: TextLines | RunningText) -> None:
-    first = data.stream(BatchSize(3), 1)
-    observed = [next(first) for _ in range(23)]
-    position = data.stream(BatchSize(3), 1)
-    for _ in range(11):
-        next(position)
-    repeated = data.stream(BatchSize(3), 1, position.position)
-    for batch in observed[11:]:
-        second = next(repeated)
-        assert torch.equal(second.inputs, batch.inputs)
-        assert torch.equal(second.labels, batch.labels)
-
-
-@BOTH
-def test_parts_of_a_batch_are_together_the_batch(data: TextLines | RunningText) -> None:
-    size, parts = BatchSize(5), [data.stream(BatchSize(5), 1) for _ in range(3)]
-    for whole, _ in zip(data.stream(size, 1), range(7), strict=False):
-        result = [part.next_shard(number, 3) for number, part in enumerate(parts)]
-        assert {tokens for _, tokens in result} == {whole.tokens}
-        assert sum(batch.tokens for batch, _ in result) == whole.tokens
-        tokens = torch.cat([batch.labels[batch.labels != PAD] for batch, _ in result if batch.tokens])
-        assert sorted(tokens.tolist()) == sorted(whole.labels[whole.labels != PAD].tolist())

@@ -56,9 +56,7 @@ def test_lines_end_in_a_run_folder_that_goes_on_with_them(tmp_path: Path) -> Non
 
 def test_running_text_is_learnt_in_windows(tmp_path: Path) -> None:
     lines = {"packing": "text", "maximum_length": 11}
-    results = follow(
-        settings(tmp_path, lines, updates=30, warmup=3), tmp_path / "run", progress=Progress(io.StringIO())
-    )
+    results = follow(settings(tmp_path, lines, updates=30, warmup=3), tmp_path / "run")
     # three lines of nine tokens and their ends, and the line of 300 and its own: nothing is too long
     assert results["validation"]["windows"] == (3 * 10 + 301) // 11
     assert results["validation"]["loss"] < 8
@@ -69,10 +67,10 @@ def test_running_text_is_learnt_in_windows(tmp_path: Path) -> None:
 
 def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(tmp_path: Path) -> None:
     whole = settings(tmp_path, {"packing": "text", "maximum_length": 7}, save_every=2, keep_best=0)
-    follow(whole, tmp_path / "whole", progress=Progress(io.StringIO()))
+    follow(whole, tmp_path / "whole")
     part = whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})})
-    follow(part, tmp_path / "run", progress=Progress(io.StringIO()))
-    resume(tmp_path / "run", {"updates": 8}, progress=Progress(io.StringIO()))
+    follow(part, tmp_path / "run")
+    resume(tmp_path / "run", {"updates": 8})
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
 

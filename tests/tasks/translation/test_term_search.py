@@ -64,21 +64,6 @@ def test_every_term_comes_and_nothing_else_changes(build: Callable[[], Translato
         assert best.text.startswith(prefix) and not missing(best.text, ["12 3"])
 
 
-def test_a_term_stands_where_attention_looks_at_its_source() -> None:
-    own, settings = of_words(), SearchSettings(maximum_length=6)
-    before = own.search("dog cat the", settings)[0].tokens
-    assert len(before) > 3
-    for step in range(len(before)):
-        # all attention of one step goes to the characters of the cat
-        weights = torch.zeros(len(before), 11)
-        weights[step, 4:7] = 1
-        by_step = TermSearch(own, Glossary((("cat", "31"),)), lambda sources, targets, weights=weights: [weights])
-        (best,) = by_step(["dog cat the"], settings)[0]
-        if best.tokens != before:
-            assert best.tokens[:step] == before[:step]
-            assert own.target_tokenizer.decode(best.tokens[: step + 1]).endswith("31")
-
-
 def test_the_rest_of_the_translation_stays_where_that_is_more_probable() -> None:
     own, settings, kinds = of_words(), SearchSettings(maximum_length=8), set[bool]()
 
