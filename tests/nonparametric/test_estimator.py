@@ -104,13 +104,6 @@ def test_what_is_learnt_is_at_least_as_good_as_what_statsmodels_finds(seed: int)
     assert actual.loo_score_ <= their_score * (1 + 1e-6)
 
 
-def test_several_outputs_are_as_one_by_one() -> None:
-    x = np.random.RandomState(0).normal(size=(90, 2))
-    y, model = np.stack((x[:, 0], 1e6 + x.sum(1)), 1), AttentionRegressor(0.4)
-    single = [model.fit(x, y[:, output]).predict(x[:9]) for output in range(2)]
-    np.testing.assert_allclose(model.fit(x, y).predict(x[:9]), np.stack(single, 1), rtol=1e-13)
-
-
 @pytest.mark.parametrize(
     ("kernel", "features"), [("gaussian", 1), *((name, 1 + n % 2) for n, name in enumerate(KERNELS))]
 )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,7 @@ import torch
 from attent.alignment.ablation import ACCURACY, CLASS_LOSS, LOSS, PERPLEXITY, Ablation, head_summaries
 from attent.attention.capture.intervene import intervene
 from attent.models.encoder import EncoderModel
-from attent.models.settings import EncoderSettings, TransformerSettings
-from attent.models.transformer import Transformer
+from attent.models.settings import EncoderSettings
 from attent.tasks.classification.classifier import Classifier
 from attent.tasks.classification.evaluation import ClassJudge, evaluate_classifier
 from attent.tasks.classification.inputs import Inputs, TextInputs
@@ -17,30 +18,18 @@ from attent.tasks.fill_mask.task import BlankJudge, evaluate_masked_lm
 from attent.tasks.text_generation.task import NextTokenJudge, evaluate_language_model
 from attent.tasks.text_generation.text_generator import TextGenerator
 from attent.tasks.translation.evaluation import BleuJudge, bleu
-from attent.tasks.translation.translator import Translator
-from attent.text.tokenizer import CharTokenizer
+from attent.tasks.translation.translator import load
 from attent.text.tokenizers import learn
 
-PAIRS = [("abc", "0123"), ("bad cab", "65"), ("e", "4"), ("dead bee cab", "01234560"), ("ace", "333")]
-CROSS = "decoder.layers.1.cross_attention"
 
-
-@pytest.fixture
-def translator() -> Translator:
-    torch.manual_seed(2)
-    source, target = CharTokenizer("abcde "), CharTokenizer("0123456")
-    sizes = {"encoder_layers": 1, "decoder_layers": 2, "width": 12, "feed_forward": 7, "heads": 2}
-    settings = TransformerSettings.model_validate(sizes | {"share_embeddings": "none"})
-    return Translator(Transformer(settings, source.size, target.size), source, target)
-
-
-def test_bleu_is_that_of_the_translations(translator: Translator) -> None:
-    references = [translator.translate(source) for source, _ in PAIRS]
-    pairs = [(source, reference[:-1] + "0") for (source, _), reference in zip(PAIRS, references, strict=True)]
-    judge = BleuJudge(translator, pairs, "char")
-    ablation = Ablation(judge)
-    assert ablation.score == pytest.approx(bleu(references, [reference for _, reference in pairs], "char").score)
-    cost = ablation.cost(CROSS, 0)
+def test_bleu_is_that_of_the_translations() -> None:
+    translator = load(Path(__file__).parents[1] / "frozen" / "runs" / "pairs")
+    sources = ["the small dog", "a hen sees the cat", "the cow", "a black horse hears the sad mouse"]
+    right = translator.translate(sources)
+    references = [reference[:-1] + "0" for reference in right]
+    ablation = Ablation(BleuJudge(translator, [*zip(sources, references, strict=True)], "char"))
+    assert ablation.score == pytest.approx(bleu(right, references, "char").score)
+    cost = ablation.cost("decoder.layers.0.cross_attention", 0)
     assert cost.cost == pytest.approx(ablation.score - cost.score)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import attent
-from attent.errors import DeviceError, RunError
+from attent.errors import RunError
 from attent.models.build import build
 from attent.models.settings import TransformerSettings
 from attent.runs.config import RunConfig, read_config, write_config
@@ -14,6 +14,15 @@ from attent.tasks.from_run import FromRun
 from attent.tasks.translation import translator
 from attent.text.tokenizer import SPECIALS
 from attent.views.trace import ForwardPass
+
+
+@pytest.fixture
+def filler_folder(filler: FillMask, tmp_path: Path) -> Path:
+    size = filler.tokenizer.size
+    files = {"tokenizers": {"text": "word"}, "sizes": (size + 1, size)}
+    with RunWriter(tmp_path / "fills") as run:
+        run.finish(RunConfig(task="fill-mask", model=filler.model.settings, **files), filler.model, filler.tokenizer)
+    return tmp_path / "fills"
 
 
 def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: FillMask, tmp_path: Path) -> None:
@@ -27,13 +36,6 @@ def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: Fi
             load(tmp_path / "run")
     loaded = attent.load(tmp_path / "run", trust_code=True)
     assert {type(module.score).__name__ for module in loaded.model.modules() if hasattr(module, "score")} == {"Dot"}
-
-
-def test_a_run_is_loaded_onto_a_device_by_its_name(filler_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
-    assert attent.load(filler_folder, "auto").device == torch.device("cpu")
-    with pytest.raises(DeviceError, match=r"no device 'cuda'; available: cpu"):
-        attent.load(filler_folder, "cuda")
 
 
 def test_a_loaded_run_says_what_it_is(filler: FillMask, filler_folder: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,10 +7,8 @@ import pytest
 from attent.errors import RunError, UnknownNameError
 from attent.models.settings import EncoderSettings, TransformerSettings
 from attent.runs.config import RunConfig
-from attent.runs.folder import tokenizer_file
-from attent.tasks.task import Vocabularies, task_of, tasks
+from attent.tasks.task import task_of, tasks
 from attent.tasks.translation.task import TranslationTask
-from attent.text.tokenizer import CharTokenizer
 
 
 def test_tasks_are_found_by_reading_their_folder() -> None:
@@ -62,14 +59,3 @@ def test_metrics_are_those_of_the_task() -> None:
     assert task_of("translate").metric("bleu") == "bleu"
     with pytest.raises(UnknownNameError, match=r"\(known: accuracy, loss\)$"):
         task_of("classify").metric("bleu")
-
-
-def test_what_was_learnt_is_what_a_run_folder_holds(tmp_path: Path) -> None:
-    config = RunConfig(
-        task="classify", tokenizers={"text": "char"}, sizes=(7, 2), files=("labels.json",), model=EncoderSettings()
-    )
-    CharTokenizer("abc").save(tmp_path / tokenizer_file("text"))
-    (tmp_path / "labels.json").write_text("[]", encoding="utf-8")
-    read = Vocabularies.read(tmp_path, config)
-    assert (read.kinds, read.files, read.sizes, read.longest) == ({"text": "char"}, {"labels.json": "[]"}, (7, 2), None)
-    assert [tokenizer.encode("abc") for tokenizer in read.tokenizers] == [[4, 5, 6]]

@@ -143,11 +143,3 @@ def test_what_is_drawn_is_a_function_of_seed_epoch_and_row() -> None:
     assert not np.array_equal(augmentation.sample(7, 3), augmentation.sample(7, 2))
     assert not np.array_equal(Augmentation(shift=1, seed=4).sample(7, 2), augmentation.sample(7, 2))
     assert augmentation.sample(1000, 0).min() == pytest.approx(-1, abs=0.01)
-
-
-def test_a_picture_does_not_depend_on_its_neighbours() -> None:
-    tensor, augmentation = torch.rand(6, 5, 5, 1), Augmentation(shift=1, turn=10, scale=0.1)
-    numbers = augmentation.sample(6, 0)
-    torch.testing.assert_close(
-        augmentation(tensor[2:3], numbers[2:3]), augmentation(tensor, numbers)[2:3], rtol=0, atol=1e-6
-    )

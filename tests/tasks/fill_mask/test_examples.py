@@ -4,7 +4,7 @@ import torch
 
 from attent.errors import DataError
 from attent.tasks.fill_mask.examples import MASK, MaskedBatch, MaskedLines, hash_positions, tokenize_masked
-from attent.text.batches import BatchSize, Sequences
+from attent.text.batches import Sequences
 from attent.text.tokenizer import SPECIALS, UNK, CharTokenizer
 from attent.text.tokenizers import learn
 
@@ -66,15 +66,6 @@ def test_every_place_is_as_likely_as_every_other() -> None:
     numbers = hash_positions(1, 2, np.arange(101), 101)
     assert len(np.unique(numbers)) == 101 * 101
     assert numbers.dtype == np.uint64
-
-
-def test_parts_of_a_batch_are_together_the_batch() -> None:
-    size, parts = BatchSize(4), [DATA.stream(BatchSize(4), 1) for _ in range(3)]
-    for whole, _ in zip(DATA.stream(size, 1), range(7), strict=False):
-        result = [part.next_shard(number, 3) for number, part in enumerate(parts)]
-        assert {tokens for _, tokens in result} == {whole.tokens}
-        assert sum(batch.tokens for batch, _ in result) == whole.tokens
-        assert sorted(torch.cat([batch.labels for batch, _ in result]).tolist()) == sorted(whole.labels.tolist())
 
 
 TEXT = ["the dog was tired , so it slept .", "the cat was tired .", "the dog slept , so it was ( tired ) ."] * 5

@@ -4,12 +4,11 @@ import pytest
 import torch
 
 from attent.attention.capture.watch import watch
-from attent.errors import ArgumentError, DataError, RunError
+from attent.errors import ArgumentError, DataError
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings
-from attent.tasks.fill_mask.fill_mask import FillMask, load
+from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.fill_mask.task import evaluate_masked_lm
-from attent.text.ngrams import Trigrams
 from attent.text.tokenizer import SPECIALS
 from attent.text.tokenizers import learn
 
@@ -82,12 +81,6 @@ def test_what_cannot_be_filled_is_said(filler: FillMask) -> None:
         filler.fill(TEXT, head=-1)
 
 
-def test_a_run_folder_fills_as_the_model_did(filler: FillMask, filler_folder) -> None:
-    assert load(filler_folder).fill(TEXT) == filler.fill(TEXT)
-    with pytest.raises(RunError, match="is not a run folder"):
-        load(filler_folder / "elsewhere")
-
-
 def test_features_begin_with_the_embeddings_and_end_with_what_predicts(filler: FillMask) -> None:
     text = "the dog was happy ."
     features = filler.features(text)
@@ -133,15 +126,3 @@ def test_every_known_word_is_a_blank_in_turn(short: FillMask) -> None:
                 nats -= math.log(next(guess.probability for guess in blank.guesses if guess.word == word))
     assert evaluation.scores["model"].accuracy == pytest.approx(100 * right / 8)
     assert evaluation.scores["model"].perplexity == pytest.approx(math.exp(nats / 8), rel=1e-4)
-
-
-def test_yardsticks_guess_the_same_blanks(short: FillMask) -> None:
-    counted = Trigrams([short.tokenizer.encode(line) for line in LINES], short.tokenizer.size)
-    evaluation = evaluate_masked_lm(short, LINES[:3], counted)
-    assert list(evaluation.scores) == ["model", "unigram", "trigram, left", "trigram, both sides"]
-    left, combined = evaluation.scores["trigram, left"], evaluation.scores["trigram, both sides"]
-    # "." is the commonest, as "the" is: three each of 18
-    assert evaluation.scores["unigram"].accuracy == pytest.approx(100 * 3 / 18)
-    assert left.accuracy < combined.accuracy == 100
-    assert left.perplexity > combined.perplexity > 1
-    assert evaluate_masked_lm(short, ["", "bird"]) is None

@@ -16,7 +16,7 @@ from attent.tasks.text_generation.stepwise import StepwiseGeneration
 from attent.tasks.text_generation.task import evaluate_language_model
 from attent.tasks.text_generation.text_generator import FORBIDDEN, TextGenerator
 from attent.text.ngrams import Trigrams
-from attent.text.tokenizer import BOS, EOS, UNK
+from attent.text.tokenizer import BOS, EOS
 from attent.text.tokenizers import learn
 
 PROMPTS = ["the dog", "", "the cat was happy", "the dog was tired , so it"]
@@ -163,13 +163,6 @@ def test_maps_have_the_tokens_that_are_read() -> None:
         small(position="learned", maximum_length=3).map("the dog slept")
 
 
-def test_a_word_that_the_vocabulary_lacks_is_said() -> None:
-    generator = small()
-    assert UNK in generator.tokenizer.encode("the bird slept")
-    with pytest.raises(DataError, match="'bird' is unknown to this model: its vocabulary lacks the word or sign"):
-        generator.generate("the bird slept")
-
-
 def written(generator: TextGenerator, folder: Path, corpus: dict[str, object]) -> Path:
     kinds = {"text": "word"}
     config = RunConfig(task="text-generation", tokenizers=kinds, model=generator.model.settings, corpus=corpus)
@@ -214,16 +207,6 @@ def test_every_token_and_every_end_counts(generator: TextGenerator, trigrams: Tr
     assert model.bits == pytest.approx(model.nats / math.log(2))
     assert model.bits_per_byte == pytest.approx(model.bits * report.tokens / report.bytes)
     assert model.perplexity == pytest.approx(math.exp(model.nats))
-
-
-def test_baselines_are_distributions_of_the_same_tokens(generator: TextGenerator, trigrams: Trigrams) -> None:
-    report = evaluate_language_model(generator, LINES[:1], trigrams)
-    line = [*generator.tokenizer.encode(LINES[0]), EOS]
-    by_hand = [math.log(trigrams.left_context(line, index)[token]) for index, token in enumerate(line)]
-    assert report.scores["trigram"].nats == pytest.approx(-sum(by_hand) / len(line))
-    counts = trigrams.unigrams + 1
-    assert report.scores["unigram"].nats == pytest.approx(-np.log(counts[line] / counts.sum()).mean())
-    assert report.scores["trigram"].nats < report.scores["unigram"].nats
 
 
 def test_unknown_words_are_counted_and_long_lines_left_out(generator: TextGenerator) -> None:

@@ -1,5 +1,6 @@
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.stepwise import StepwiseDecoding
-from attent.tasks.translation.translator import Translator, parallel_map
+from attent.tasks.translation.translation_lines import LineFormat, LineTranslator
+from attent.tasks.translation.translator import Translator, load, parallel_map
 from attent.text.batches import BatchSize
 from attent.text.text import Pair
 from attent.text.tokenizer import BOS, EOS, CharTokenizer
@@ -204,3 +206,15 @@ def test_one_part_keeps_all_threads_and_an_error_gives_them_back() -> None:
     with pytest.raises(KeyError):
         list(parallel_map(lambda number: {0: 0, 2: 2, 3: 3}[number], range(4)))
     assert torch.get_num_threads() == 2
+
+
+def test_lines_are_numbered_from_those_before_them() -> None:
+    translator, said = load(Path(__file__).parents[2] / "frozen" / "runs" / "pairs"), list[str]()
+    translator.longest = 16
+    lines = LineTranslator(translator, translator.search, said.append, translator.config, LineFormat(scores=True))
+    output, is_usable = lines.translate([(7, "the dog"), (8, "the cat " * 20)])
+    assert [line.split(" ||| ")[0] for line in output] == ["7", "8"] and not is_usable and not lines.is_empty
+    assert len(said) == 1 and said[0].startswith("line 9: not translated: ")
+    assert lines.warning is None
+    lines.repetitive = [*range(1, 8)]
+    assert lines.warning is not None and lines.warning.startswith("7 translations repeat themselves, line 1,2,3,4,5: ")
