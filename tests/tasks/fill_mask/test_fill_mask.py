@@ -9,6 +9,7 @@ from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.fill_mask.task import evaluate_masked_lm
+from attent.text.ngrams import Trigrams
 from attent.text.tokenizer import SPECIALS
 from attent.text.tokenizers import learn
 
@@ -126,3 +127,15 @@ def test_every_known_word_is_a_blank_in_turn(short: FillMask) -> None:
                 nats -= math.log(next(guess.probability for guess in blank.guesses if guess.word == word))
     assert evaluation.scores["model"].accuracy == pytest.approx(100 * right / 8)
     assert evaluation.scores["model"].perplexity == pytest.approx(math.exp(nats / 8), rel=1e-4)
+
+
+def test_yardsticks_guess_the_same_blanks(short: FillMask) -> None:
+    counted = Trigrams([short.tokenizer.encode(line) for line in LINES], short.tokenizer.size)
+    evaluation = evaluate_masked_lm(short, LINES[:3], counted)
+    assert list(evaluation.scores) == ["model", "unigram", "trigram, left", "trigram, both sides"]
+    left, combined = evaluation.scores["trigram, left"], evaluation.scores["trigram, both sides"]
+    # "." is the commonest, as "the" is: three each of 18
+    assert evaluation.scores["unigram"].accuracy == pytest.approx(100 * 3 / 18)
+    assert left.accuracy < combined.accuracy == 100
+    assert left.perplexity > combined.perplexity > 1
+    assert evaluate_masked_lm(short, ["", "bird"]) is None

@@ -259,3 +259,13 @@ def test_what_is_given_comes_first_and_the_context_ends_it(generator: TextGenera
         StepwiseGeneration(short, "so it slept", prefix)
     with pytest.raises(ArgumentError, match="a prefix must consist of word ids from 1 to"):
         StepwiseGeneration(generator, "the", [EOS])
+
+
+def test_baselines_are_distributions_of_the_same_tokens(generator: TextGenerator, trigrams: Trigrams) -> None:
+    report = evaluate_language_model(generator, LINES[:1], trigrams)
+    line = [*generator.tokenizer.encode(LINES[0]), EOS]
+    by_hand = [math.log(trigrams.left_context(line, index)[token]) for index, token in enumerate(line)]
+    assert report.scores["trigram"].nats == pytest.approx(-sum(by_hand) / len(line))
+    counts = trigrams.unigrams + 1
+    assert report.scores["unigram"].nats == pytest.approx(-np.log(counts[line] / counts.sum()).mean())
+    assert report.scores["trigram"].nats < report.scores["unigram"].nats
