@@ -90,6 +90,39 @@ def generating_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _train_on_captions(tmp_path_factory.mktemp("generating"), settings)
 
 
+CLASSIFYING = """
+task = "classify"
+[labelled]
+train = "{folder}/a.tsv"
+tokenizer = "char"
+[model]
+layers = 1
+width = 8
+feed_forward = 8
+heads = 2
+position = "learned"
+maximum_length = 12
+[training]
+updates = 2
+batch_pairs = 8
+precision = "float32"
+threads = 1
+"""
+
+
+@pytest.fixture(scope="session")
+def classifying_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a classifier that reads 11 characters."""
+    from attent.tasks.recipe import follow
+    from attent.tasks.settings import parse
+
+    folder = tmp_path_factory.mktemp("classifying")
+    lines = "".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40))
+    (folder / "a.tsv").write_text(lines, encoding="utf-8")
+    follow(parse(CLASSIFYING.format(folder=folder), "classifying.toml"), folder / "run")
+    return folder / "run"
+
+
 def _train_on_captions(folder: Path, settings: str) -> Path:
     from attent.tasks.overrides import resolve_corpus
     from attent.tasks.recipe import follow

@@ -41,19 +41,6 @@ def test_each_line_may_be_a_document(attent, run_folder: Path, tmp_path: Path) -
     assert done.out[2] == attent("translate", run_folder, "fr | 3 mars 2027", "--max-length", 4).out[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--each-line"], "--each-line is for documents"),
-        (["--markup", "html", "--alignments"], "--markup translates documents"),
-        (["--markup", "html", "--n-best", 1], "--markup translates documents"),
-        (["--markup", "html", "--engine", "onnx"], "need attention, not shown by onnx"),
-    ],
-)
-def test_what_does_not_go_with_documents(refused, run_folder: Path, options: list[object], says: str) -> None:
-    assert says in refused("translate", run_folder, "x 2026", *options)
-
-
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str], Path]:
     """Write a document with another program, by the ending of its name, and return its path."""

@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from attent.cli.app import run as command
 from attent.tasks.evaluation import training_texts
 from attent.tasks.fill_mask.fill_mask import load
 from attent.tasks.fill_mask.task import MaskedLMReport, MaskedLMScore, masked_lm_lines
@@ -38,19 +36,12 @@ def test_without_its_training_text_there_are_no_yardsticks(attent, filling_folde
     assert [line.split()[0] for line in done.out] == ["model", "4"]
 
 
-def test_what_cannot_be_judged_is_said(attent, refused, filling_folder: Path, run_folder: Path, tmp_path: Path) -> None:
-    text, none, bird = filling_folder.parent / "train.txt", tmp_path / "none", tmp_path / "bird.txt"
-    judged = f"fills blanks, and needs a text to be evaluated on: attent evaluate {filling_folder} --text FILE"
-    assert refused("evaluate", filling_folder) == f"{filling_folder} {judged}"
-    does = "--text is for a run that fills blanks, not for one that translates"
-    assert refused("evaluate", run_folder, "--text", text) == does
+def test_what_was_left_out_is_said(attent, filling_folder: Path, tmp_path: Path) -> None:
+    none, bird = tmp_path / "none", tmp_path / "bird.txt"
     assert attent("evaluate", filling_folder, "--text", none).err[-1].startswith(f"attent: {none} cannot be read: ")
     bird.write_text("bird\n", encoding="utf-8")
     done = attent("evaluate", filling_folder, "--text", bird)
     assert done.err[-1] == f"attent: {bird} has no word that this model knows"
-
-
-def test_what_was_left_out_is_said() -> None:
     lines = masked_lm_lines(MaskedLMReport(3, 20, 2, 0, {"model": MaskedLMScore(50.0, 12.345)}))
     assert lines == [
         "model  top-1  50.00 %  perplexity    12.35",
@@ -77,55 +68,30 @@ def test_what_is_counted_is_what_wastraining_texts(attent, tmp_path: Path) -> No
     assert [tokenizer.decode(tokens) for tokens in counted] == ["the dog slept ."] * 4
 
 
-TRAIN = ["train", "--task", "classify", "--updates", 2, "--set", "training.validate_every=2"]
-TRAIN += ["--set", "labelled.tokenizer=char", "--set", "model.position=learned", "--set", "model.maximum_length=12"]
-TRAIN += ["--set", "model.layers=1", "--set", "model.width=16", "--set", "model.feed_forward=16"]
-
-
-@pytest.fixture(scope="module")
-def of_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A classifier that reads 11 characters."""
-    folder = tmp_path_factory.mktemp("texts")
-    (folder / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40)))
-    words = [*TRAIN, "--labelled", folder / "a.tsv", "--out", folder / "run"]
-    assert command([str(word) for word in words]) == 0
-    return folder / "run"
-
-
-def test_what_is_held_out_is_judged(attent, of_texts: Path) -> None:
-    report = json.loads("\n".join(attent("evaluate", of_texts, "--json").out))
+def test_what_is_held_out_is_judged(attent, classifying_folder: Path) -> None:
+    report = json.loads("\n".join(attent("evaluate", classifying_folder, "--json").out))
     assert (report["examples"], report["labels"]) == (2, ["x", "y"])
     assert np.sum(report["confusion"]) == 2
-    assert json.loads((of_texts / "config.json").read_text())["results"]["validation"]["accuracy"] == report["accuracy"]
-    assert f"accuracy  {report['accuracy']:6.2f} %" in "\n".join(attent("evaluate", of_texts).out)
+    assert (
+        json.loads((classifying_folder / "config.json").read_text())["results"]["validation"]["accuracy"]
+        == report["accuracy"]
+    )
+    assert f"accuracy  {report['accuracy']:6.2f} %" in "\n".join(attent("evaluate", classifying_folder).out)
 
 
-def test_other_examples_are_judged(attent, of_texts: Path, tmp_path: Path) -> None:
+def test_other_examples_are_judged(attent, classifying_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "b.tsv").write_text("\nsome\tx\n" + "e" * 12 + "\tx\n" + "e" * 11 + "\ty\nno label\n")
-    done = attent("evaluate", of_texts, "--labelled", tmp_path / "b.tsv")
+    done = attent("evaluate", classifying_folder, "--labelled", tmp_path / "b.tsv")
     assert done.code == 0 and "2 examples" in "\n".join(done.out)
     errors = "\n".join(done.err)
     assert "1 dropped: longer than the 11 tokens, vectors or patches that this model can read (line 3)" in errors
     assert "1 dropped: no tab between text and label (line 5)" in errors
 
 
-def test_a_label_that_the_run_does_not_know_is_refused(attent, of_texts: Path, tmp_path: Path) -> None:
+def test_a_label_that_the_run_does_not_know_is_refused(attent, classifying_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "b.tsv").write_text("some\tz\n")
-    done = attent("evaluate", of_texts, "--labelled", tmp_path / "b.tsv")
+    done = attent("evaluate", classifying_folder, "--labelled", tmp_path / "b.tsv")
     assert done.code == 2 and "the run does not know the label 'z'; it knows x, y" in done.err[-1]
     np.savez(tmp_path / "v.npz", x=np.random.rand(2, 5, 3), y=["x", "y"])
-    done = attent("evaluate", of_texts, "--images", tmp_path / "v.npz")
+    done = attent("evaluate", classifying_folder, "--images", tmp_path / "v.npz")
     assert done.code == 2 and "the run reads texts" in done.err[-1]
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ("--source a --target b", "--source is for a run that translates, not for one that classifies"),
-        ("--beam 2", "--beam is for a run that translates, not for one that classifies"),
-        ("--against a", "--against is for a run that fills blanks, not for one that classifies"),
-        ("--text a --labelled b", "--text is for a run that fills blanks, not for one that classifies"),
-    ],
-)
-def test_options_for_another_task_are_refused(refused, of_texts: Path, options: str, says: str) -> None:
-    assert refused("evaluate", of_texts, *options.split()) == says

@@ -62,35 +62,6 @@ def test_a_run_without_languages_is_as_before(attent, run_folder: Path) -> None:
     assert "→" not in attent("describe", run_folder).out[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ("--train-source {0}", "--train-source {0} needs --train-target, a file with the targets, line for line"),
-        ("--train-target {1}", "--train-target {1} needs --train-source, a file with the sources, line for line"),
-        ("--train-source {0} --train-target {1} --valid-source {0}", "--valid-source {0} needs --valid-target, "),
-        (
-            "--train-source {0} --train-target {1} --source-language Chinese",
-            "the command line: text.source_language: a language must be a code such as en, zh or pt-BR, got 'Chinese'",
-        ),
-        ("--text {1} --target-language en", "--source-language and --target-language need pairs: --train, or "),
-        ("--corpus dates --target-language en", "--source-language and --target-language need pairs: --train, or "),
-        ("--train-source {0} --log tensorbord", "Invalid value for '--log': "),
-    ],
-)
-def test_what_is_missing_or_wrong_is_said_in_the_words_of_the_command(
-    attent, sides: tuple[Path, Path], tmp_path: Path, options: str, says: str
-) -> None:
-    done = attent("train", *options.format(*sides).split(), "--out", tmp_path / "run")
-    assert (done.code, done.out) == (2, [])
-    assert done.err[-1].startswith(f"attent: {says.format(*sides)}")
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_that_goes_on_keeps_its_languages(attent, run: Path) -> None:
-    done = attent("train", "--resume", run, "--target-language", "de")
-    assert done.err == ["attent: a resumed run keeps its settings: omit --target-language"]
-
-
 def test_bleu_cuts_words_as_the_target_language_asks(attent, run: Path, sides: tuple[Path, Path]) -> None:
     files = ("--source", sides[0], "--target", sides[1], "--json")
     signatures = [
@@ -126,17 +97,3 @@ def test_translations_are_detokenized(attent, run: Path) -> None:
     assert attent("translate", run, SEGMENTED[0], *options, "--detokenize").out[0].startswith("A dog, a")
     lines = attent("translate", run, SEGMENTED[0], *options, "--detokenize", "--format", "jsonl").out
     assert json.loads(lines[0])["translations"][0]["text"].startswith("A dog, a")
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ("--detokenize --alignments", "--alignments refers to words before --detokenize joins them"),
-        ("--detokenize --target-language English", "a language must be a code such as en, zh or pt-BR, got 'English'"),
-        ("--target-language en", "--target-language goes with --detokenize"),
-    ],
-)
-def test_what_cannot_be_detokenized(refused, run: Path, run_folder: Path, options: str, says: str) -> None:
-    assert refused("translate", run, "a", *options.split()).startswith(says)
-    unnamed = refused("translate", run_folder, "a", "--detokenize")
-    assert unnamed.startswith("--detokenize needs the target language, which this run does not name")

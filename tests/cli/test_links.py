@@ -130,12 +130,6 @@ def test_of_dates_validation_chooses(attent, run_folder: Path) -> None:
     assert all(description in line for line in done.out[-2:])
 
 
-@pytest.mark.parametrize("options", [["-"], ["--source", "a", "--target", "b"], ["--tokens"], ["--reverse", "."]])
-def test_dates_bring_their_own_pairs(refused, run_folder: Path, options: list[object]) -> None:
-    says = "--gold dates evaluates the held-out dates by character: omit pairs, --reverse and --tokens"
-    assert refused("align", run_folder, *options, "--gold", "dates") == says
-
-
 def test_a_run_on_something_else_has_no_dates(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "attent.tasks.translation.pair_linker.read_config", lambda run: RunConfig.model_construct(corpus={"text": {}})

@@ -129,29 +129,3 @@ def test_blanks_are_judged_as_evaluate_does(attent, filling_folder: Path, tmp_pa
             f"1 lines of {repeated} have no word that this model knows, or more than it can read: left out" in done.err
         )
     assert attent("ablate", filling_folder, text).out[0].startswith("accuracy ")
-
-
-def test_what_does_not_go_together_is_said(
-    attent, run_folder: Path, generating_folder: Path, files: list[Path]
-) -> None:
-    source, target = files
-    for arguments, message in [
-        ((run_folder, source), "lines to translate need their references: --target FILE"),
-        (
-            (run_folder, "-", "--target", target),
-            "heads are evaluated on files, which are read more than once: standard input cannot be used",
-        ),
-        (
-            (run_folder, source, "--target", target, "--validate", source),
-            "--validate FILE2 and --validate-target TARGET2 go together",
-        ),
-        ((run_folder, source, "--target", target, "--beam", 3), "--beam is for --metric bleu"),
-        (
-            (generating_folder, source, "--target", target),
-            "--target and --validate-target are for a run that translates",
-        ),
-        ((run_folder, "no.txt", "--target", target), "no.txt cannot be read: No such file or directory"),
-    ]:
-        assert attent("ablate", *arguments).err == [f"attent: {message}"]
-    done = attent("ablate", run_folder, source, "--target", target, "--metric", "accuracy")
-    assert done.err == ["attent: unknown metric of a run for the task translate 'accuracy' (known: bleu, loss)"]

@@ -46,13 +46,3 @@ def test_generation(attent, generating_folder: Path) -> None:
     assert "greedy, new tokens per second:" in done.out
     assert "| engine | batch 1 | batch 8 | batch 32 |" in done.out
     assert done.err[0] == "greedy, new tokens per second, batches of 1, round 1 of 3: attent"
-
-
-def test_what_cannot_be_measured_is_one_line(refused, run_folder: Path, filling_folder: Path) -> None:
-    assert refused("bench").startswith("name a run folder: attent bench RUN")
-    assert refused("bench", "--threads", 0).startswith("Invalid value for '--threads'")
-    assert "no-such-run is not a run folder" in refused("bench", "no-such-run", __file__)
-    assert "--calibrate measures the machine, not a run" in refused("bench", "--calibrate", "run")
-    assert "neither translates nor generates text" in refused("bench", filling_folder)
-    assert "no-such-file cannot be read" in refused("bench", run_folder, "no-such-file")
-    assert "this machine has no device 'cuda:99'" in refused("bench", run_folder, "none", "--device", "cuda:99")

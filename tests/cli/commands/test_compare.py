@@ -13,33 +13,6 @@ from attent.comparison.trainings import Options
 MACHINE = {"processor": "one", "threads": 1, "python": "3", "torch": "2"}
 
 
-def test_bad_input_is_one_line(attent, refused, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for arguments, line in (
-        (("length", "--models", "rnn"), "attent: unknown model 'rnn'"),
-        (("scores", "--scores", ""), "attent: names to compare must be separated by commas, got ''"),
-        (("scores", "--scores", "local"), "attent: unknown score 'local'"),
-        (("length", "--out", tmp_path), f"attent: {tmp_path} is not empty and contains no comparison"),
-        (("scores", "--minutes", "0"), "attent: --minutes must be > 0, got 0"),
-        (("how",), "attent: No such command 'how'"),
-    ):
-        done = attent("compare", *arguments)
-        assert done.code == 2
-        assert len(done.err) == 1
-        assert done.err[0].startswith(line)
-        assert not done.out
-    for arguments, line in (
-        (("normalizers", "--normalizers", "soft"), "attent: unknown normalizer 'soft'; did you mean 'softmax'?"),
-        (("scores", "--scores", "no_such_module:Part"), "attent: score 'no_such_module:Part' cannot be imported"),
-        (("scores", "--valid", tmp_path / "file"), "attent: --valid goes with --train"),
-        (("scores", "--train", "-"), "attent: a comparison reads its pairs for each training"),
-        (("scores", "--train", tmp_path / "no.tsv"), f"attent: {tmp_path}/no.tsv cannot be read"),
-    ):
-        assert ("attent: " + refused("compare", *arguments, "--out", tmp_path / "new")).startswith(line)
-        assert not (tmp_path / "new").exists()
-    assert "does not contain Multi30k" in refused("compare", "length", "--out", tmp_path / "new", "--data", tmp_path)
-
-
 def test_runs_that_are_trained_are_compared(attent, run_folder: Path, filling_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "source.txt").write_text("en | 3/3/26\nen | 1/1/2001\n", encoding="utf-8")
     (tmp_path / "target.txt").write_text("2026-03-03\n2001-01-01\n", encoding="utf-8")

@@ -101,36 +101,6 @@ def test_lines_that_are_no_dates_are_counted(attent, run_folder: Path, files: tu
     assert (done.code, done.out[-1].split(", ")[1:]) == (0, ["3 pairs", "2 of them not translated"])
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--source", "a"], "needed together"),
-        (["--lowercase"], "--lowercase is for --source FILE"),
-        (["--tokenize", "char"], "--tokenize is for --source FILE"),
-        (["--target-language", "zh"], "--target-language is for --source FILE"),
-        (["--against", "a"], "--against is for a run that fills blanks, not for one that translates"),
-        (["--text", "a", "--source", "b"], "--text is for a run that fills blanks, not for one that translates"),
-        (["--source", "SOURCE", "--target", "SHORT"], "got 3 lines and 1 references"),
-        (["--source", "SOURCE", "--target", "SOURCE", "--beam", 0], "--beam must be at least 1, got 0"),
-        (["--source", "SOURCE", "--target", "SOURCE", "--tokenize", "nine"], "did you mean 'none'"),
-    ],
-)
-def test_what_cannot_be_judged(
-    attent, run_folder: Path, files: tuple[Path, Path], options: list[object], says: str
-) -> None:
-    (files[0].parent / "short.txt").write_text("one")
-    names = {"SOURCE": files[0], "SHORT": files[0].parent / "short.txt"}
-    done = attent("evaluate", run_folder, *(names.get(str(option), option) for option in options))
-    assert done[:2] == (2, [])
-    assert says in done.err[-1]
-
-
-def test_an_option_for_a_run_of_another_task_is_refused_with_what_the_run_does(attent, run_folder: Path) -> None:
-    for option, does in {"--text": "fills blanks", "--images": "classifies", "--labelled": "classifies"}.items():
-        expected = f"attent: {option} is for a run that {does}, not for one that translates"
-        assert attent("evaluate", run_folder, option, "a").err == [expected]
-
-
 @pytest.fixture
 def own_pairs(tmp_path: Path) -> tuple[Path, RunSettings]:
     """Pairs of one's own, and settings of a run on them."""

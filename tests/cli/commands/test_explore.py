@@ -57,29 +57,6 @@ def test_two_side_by_side(
     assert requests[2]["text"] == "the dog was [MASK] . the cat ran ."
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["RUN", "RUN", "--normalizer", "hard"], "or --normalizer to compare two parts, not both"),
-        (["RUN", "--normalizer", "softmaxx"], "unknown normalizer 'softmaxx'"),
-        (["RUN", "--score", "additive"], "additive"),
-        (["RUN", "--file", "no-such-file.txt"], "--file no-such-file.txt is not a file"),
-        (["no-such-run"], "no-such-run is not a run folder"),
-        (["RUN", "--host", "0.0.0.0"], "pass --allowed-host with the name that browsers may use"),
-        (["no-such-run", "--host", "0.0.0.0"], "other machines can reach host '0.0.0.0'"),
-        (["no-such-run", "--allowed-host", "*"], "--allowed-host must be one name or address"),
-        (["RUN", "--port", "70000"], "65535"),
-        (["RUN", "--text", "a", "--file", "FILE"], "give --text or --file, not both"),
-    ],
-)
-def test_what_cannot_be_is_said_in_one_line(
-    refused, run_folder: Path, tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    (tmp_path / "text.txt").write_text("some text\n", encoding="utf-8")
-    named = {"RUN": run_folder, "FILE": tmp_path / "text.txt"}
-    assert message in refused("explore", *(named.get(argument, argument) for argument in arguments), "--no-open")
-
-
 COMPUTES = "attent.cli.main()"
 # one step that nothing can interrupt
 STUCK = (

@@ -66,34 +66,8 @@ def test_an_export_to_onnx_translates_as_attent_does(attent, run_folder: Path, t
         assert [line.split(" ||| ")[:2] for line in reference.out] == [line.split(" ||| ")[:2] for line in actual.out]
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--to", "tensorrt"], "'ctranslate2', 'onnx'"),
-        ([], "Missing option '--to'"),
-        (
-            ["--to", "onnx", "--target", "nowhere.txt"],
-            "references need lines to translate: --source FILE --target FILE",
-        ),
-        (["--to", "onnx", "--quantization", "int8"], "in float32 only; quantization needs --to ctranslate2"),
-        (["--to", "onnx", "--source", "nowhere.txt"], "nowhere.txt"),
-    ],
-)
-def test_what_cannot_be_exported(attent, run_folder: Path, tmp_path: Path, options: list[str], says: str) -> None:
-    done = attent("export", run_folder, "--out", tmp_path / "there", *options)
-    assert done[:2] == (2, [])
-    assert says in done.err[-1]
-    assert not (tmp_path / "there").exists()
-
-
 def test_a_name_that_no_engine_takes_is_refused(attent, run_folder: Path, tmp_path: Path) -> None:
     done = attent("export", run_folder, "--to", "ctranslate2", "--out", f"{tmp_path}/caf\udce9")
     assert done.code == 2
     assert done.err[0].startswith("attent: --out is not UTF-8: ")
     assert not list(tmp_path.iterdir())
-
-
-def test_what_does_not_translate_is_refused_before_anything_is_said(attent, filling_folder: Path) -> None:
-    for engine in ("onnx", "ctranslate2"):
-        done = attent("export", filling_folder, "--to", engine)
-        assert done == (2, [], [f"attent: {filling_folder} fills blanks: attent fill {filling_folder} TEXT"])

@@ -60,36 +60,3 @@ def test_words_are_read_as_the_model_knows_them(attent, filling_folder: Path) ->
     assert second.err == []
     assert [line for line in second.out if "%" in line] == [line for line in printed.out if "%" in line]
     assert attent("fill", filling_folder, "the bird [MASK]").err == ["line 1: unknown to this model: 'bird'"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["the dog"], "there is no [MASK] in 'the dog': write [MASK] for each blank"),
-        (["the un[MASK]"], "[MASK] stands for a whole word: put spaces around it in ' un[MASK]'"),
-        ([TEXT, "--layer", "1"], "layer must be from 0 to 0, got 1"),
-        ([TEXT, "--head", "2"], "head must be from 0 to 1, got 2"),
-    ],
-)
-def test_what_cannot_be_filled_is_said_in_one_line(
-    refused, filling_folder: Path, arguments: list[str], says: str
-) -> None:
-    assert refused("fill", filling_folder, *arguments) == says
-
-
-@pytest.mark.parametrize("arguments", ["translate text", "score -", "export --to onnx", "translate --engine onnx"])
-def test_other_commands_name_the_right_one(attent, filling_folder: Path, arguments: str) -> None:
-    command, *others = arguments.split()
-    done = attent(command, filling_folder, *others)
-    assert (done.code, done.out) == (2, [])
-    assert done.err[-1] == f"attent: {filling_folder} fills blanks: attent fill {filling_folder} TEXT"
-
-
-def test_a_run_that_translates_fills_nothing(refused, run_folder: Path) -> None:
-    assert refused("fill", run_folder, TEXT) == f"{run_folder} translates: attent translate {run_folder} TEXT"
-
-
-def test_it_is_described(attent, filling_folder: Path) -> None:
-    done = attent("describe", filling_folder)
-    assert done.code == 0
-    assert done.out[0].endswith("EncoderModel, 17 text tokens")

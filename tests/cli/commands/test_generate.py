@@ -49,37 +49,6 @@ def test_lines_come_from_a_file_or_standard_input(
     assert attent("generate", generating_folder, "-", "--max-new-tokens", 2).out == done.out[:1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["the bird"], "'bird' is unknown to this model: its vocabulary lacks the word or sign"),
-        (["the dog", "--top-p", "2"], "--top-p must be at most 1, got 2.0"),
-        (["the dog", "--temperature", "0"], "--temperature must be above 0, got 0.0"),
-        (["the dog", "--temperature", "nan"], "--temperature must be a finite number, got nan"),
-        (["the dog", "--top-k", "0"], "--top-k must be at least 1, got 0"),
-        (["the dog", "--seed", "-1"], "--seed must be at least 0, got -1"),
-        (["the dog", "--max-new-tokens", "0"], "--max-new-tokens must be at least 1, got 0"),
-        (["the dog", "--copies", "99999999"], "--copies must be at most 10000, got 99999999"),
-    ],
-)
-def test_what_cannot_be_done_is_said_in_one_line(
-    refused, generating_folder: Path, arguments: list[str], says: str
-) -> None:
-    assert refused("generate", generating_folder, *arguments) == says
-
-
-@pytest.mark.parametrize("arguments", ["translate text", "fill [MASK]", "classify text", "export --to ctranslate2"])
-def test_other_commands_name_the_right_one(attent, generating_folder: Path, arguments: str) -> None:
-    command, *others = arguments.split()
-    done = attent(command, generating_folder, *others)
-    assert (done.code, done.out) == (2, [])
-    assert done.err[-1] == f"attent: {generating_folder} generates text: attent generate {generating_folder} TEXT"
-
-
-def test_a_run_that_translates_generates_nothing(refused, run_folder: Path) -> None:
-    assert refused("generate", run_folder, "text") == f"{run_folder} translates: attent translate {run_folder} TEXT"
-
-
 def test_it_is_described_and_shown(attent, generating_folder: Path, tmp_path: Path) -> None:
     assert attent("describe", generating_folder).out[0].endswith("LanguageModel, 17 text tokens")
     done = attent("show", generating_folder, "the dog was", "--out", tmp_path / "page.html")

@@ -21,9 +21,3 @@ def test_a_run_is_quantized_and_back(attent, run_folder: Path, tmp_path: Path) -
     assert exact.out == attent("translate", run_folder, "--format", "jsonl", text).out != default.out
     assert attent("quantize", run, "--dtype", "float32").out == [f"{run} computes in float32"]
     assert attent("translate", run, "--format", "jsonl", text).out == exact.out
-
-
-def test_what_is_no_run_is_refused(attent, tmp_path: Path) -> None:
-    done = attent("quantize", tmp_path)
-    assert (done.code, len(done.err)) == (2, 1)
-    assert not [*tmp_path.iterdir()]

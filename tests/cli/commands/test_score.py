@@ -42,8 +42,3 @@ def test_a_pair_that_is_too_long_is_named_by_its_line(
     done = attent("score", run_folder, file)
     assert (done.code, len(done.out)) == (2, 4)
     assert done.err == [f"attent: {file}, line 5: 17 tokens, more than the 16 that this model can read"]
-
-
-def test_a_file_must_be_there(attent, run_folder: Path) -> None:
-    assert attent("score", run_folder, "nowhere.tsv").err == ["attent: nowhere.tsv is not a file"]
-    assert attent("score", run_folder, "").err == ["attent: '' is not a file"]

@@ -36,23 +36,6 @@ def test_a_picture_is_drawn_where_asked(attent, run_folder: Path, tmp_path: Path
     assert (tmp_path / name).stat().st_size > 1000
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--layer", 2], "layer must be from 0 to 1, got 2"),
-        (["--head", 2], "head must be from 0 to 1, got 2"),
-        (["--head", "first"], "--head must be a number from 0, mean or all"),
-        (["--head", "9" * 5000], "--head must be a number from 0, mean or all"),
-        (["--kind", "corss"], "did you mean 'cross'"),
-        (["--out", "map.bmp"], "--out must end in .png, .svg or .html"),
-        (["--out", __file__ + "/map.png"], "cannot be written"),
-    ],
-)
-def test_what_cannot_be_shown(refused, run_folder: Path, options: list[object], says: str) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
-    assert says in refused("show", run_folder, TEXT, *options)
-
-
 def test_endings_are_those_of_pictures() -> None:
     from attent.cli.commands.show import PICTURES
     from attent.views.picture import FORMATS

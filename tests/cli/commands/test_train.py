@@ -76,78 +76,6 @@ def test_ctrl_c_says_how_to_go_on(attent, settings_file: Path, tmp_path: Path, m
     assert attent("train", "--resume", out).code == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--set", "training.learningrate=1"], "did you mean 'learning_rate'"),
-        (["--set", "model.heads=3"], "heads must divide width"),
-        (["--minutes", "-1"], "training.minutes"),
-        (["--corpus", "dates"], "choose what to train"),
-        (["--out", __file__ + "/run"], "cannot be written"),
-    ],
-)
-def test_what_cannot_be_trained(attent, settings_file: Path, tmp_path: Path, options: list[str], says: str) -> None:
-    out = [] if "--out" in options else ["--out", tmp_path / "run"]
-    done = attent("train", "--config", settings_file, *out, *options)
-    assert done[:2] == (2, []) and says in done.err[-1]
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ("--train nowhere.tsv", "nowhere.tsv"),
-        ("--train nowhere.tsv --corpus dates", "choose what to train"),
-        ("--corpus dates --preset tiny", "--preset needs --train"),
-        ("", "choose what to train"),
-        ("--task fill-mask", "choose what to train with one of --text FILE, --config FILE.toml and --resume RUN"),
-        ("--task fill-mask --corpus dates --out run", "--task fill-mask does not match the settings"),
-        ("--task classify", "choose what to train with one of --images SOURCE, --labelled FILE, --config"),
-        ("--task classify --images nowhere", "there are no pictures at nowhere"),
-        ("--images digits --labelled a.tsv", "files for [images] and for [labelled] cannot be used in one run"),
-        ("--task translate --images digits", "these files are for --task classify, not for --task translate"),
-        ("--size 8", "--size needs --images"),
-        ("--labelled nowhere.tsv", "nowhere.tsv cannot be read"),
-        ("--task clasify --labelled a.tsv", "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill"),
-        ("--steps 9 --resume", "--resume needs a run folder: --resume RUN, or --out RUN --resume"),
-        ("--resume x --out y", "a resumed run keeps its settings: omit --out"),
-        *((f"--resume x --{name} a", f"keeps its corpus: omit --{name}") for name in ("train", "images")),
-        *((f"--resume x --{name} a", f"omit --{name}") for name in ("valid-target", "text", "labelled", "size")),
-        *((f"--resume x --{name} 3", f"keeps its settings: omit --{name}") for name in ("seed", "data")),
-        *((f"--resume x --{name} a", f"omit --{name}") for name in ("source-vectors", "freeze", "set")),
-    ],
-)
-def test_what_does_not_go_together(refused, arguments: str, says: str) -> None:
-    assert says in refused("train", *arguments.split())
-
-
-@pytest.mark.parametrize("options", [["--train", "train.zh"], ["--train", "pairs.tsv", "--valid", "valid.de.gz"]])
-def test_a_name_that_no_file_of_pairs_has_is_refused_before_anything_is_suggested(
-    refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("train.zh", "pairs.tsv", "valid.de.gz"):
-        Path(name).write_text("a\tb\n", encoding="utf-8")
-    says = f"the name of a file of pairs must end in .tsv or .jsonl (optionally with .gz), got {options[-1]}"
-    assert refused("train", *options) == says
-
-
-@pytest.mark.parametrize(
-    ("option", "main", "table"),
-    [
-        ("--size", "--images", "images"),
-        ("--valid-text", "--text", "lines"),
-        ("--valid-labelled", "--labelled", "labelled"),
-        ("--valid", "--train", "text"),
-        ("--replay", "--train", "text"),
-    ],
-)
-def test_what_is_beside_a_corpus_is_none(refused, settings_file: Path, option: str, main: str, table: str) -> None:
-    for arguments in ([], ["--config", settings_file]):
-        says = f"{option} needs {main}, or a --config with [{table}]"
-        assert refused("train", *arguments, option, "8") == says
-
-
 def test_a_run_is_adapted_by_one_command(attent, tmp_path: Path) -> None:
     for name, words in (("old", "the dog\tder Hund"), ("new", "a cat\teine Katze")):
         source, target = words.split("\t")
@@ -185,14 +113,6 @@ def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: P
     assert done.out[0] == f"run: {tmp_path / 'RUN'}"
     assert "BLEU" in done.out[1]
     assert attent("translate", tmp_path / "RUN", "a dog 7 🐶").code == 0
-
-
-def test_a_folder_needs_files_and_must_be_there(refused, tmp_path: Path) -> None:
-    says = "--data is where the files of [text] or [lines] or [images] or [labelled] are, but these settings name none"
-    assert refused("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run") == says
-    assert "not a folder" in refused(
-        "train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run"
-    )
 
 
 def test_files_that_are_set_lie_in_the_folder_too(attent, tmp_path: Path) -> None:

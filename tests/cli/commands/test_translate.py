@@ -77,14 +77,6 @@ def test_every_command_refuses_what_is_no_date(attent, run_folder: Path, command
     assert done.err[-1].endswith(": 'banana' has no four-digit year from 1800 to 2200")
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [("nowhere.txt", "there is no file nowhere.txt; "), (".", ". is a folder, neither a file nor text")],
-)
-def test_a_file_that_is_not_there_is_no_text(refused, run_folder: Path, name: str, says: str) -> None:
-    assert refused("translate", run_folder, name).startswith(f"{says}")
-
-
 def test_bytes_that_are_no_text(attent, run_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes(b"fine\n\xff\xfe\n")
@@ -154,40 +146,6 @@ def test_unknown_pieces_are_replaced_by_what_is_read(attent, run_folder: Path, m
     assert attent("translate", run_folder, "3")[:2] == (NO_DATES, ["20"])
     assert attent("translate", run_folder, "3", "--replace-unknown")[:2] == (NO_DATES, ["320"])
     assert attent("translate", run_folder, "3", "--replace-unknown", "--alignments")[:2] == (NO_DATES, ["320 ||| 0-0"])
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--n-best", 2], "n_best must be at most the beam = 1, got 2"),
-        (["--temperature", 2], "are for sampling"),
-        (["--sample", "--beam", 2], "sampling uses no beam"),
-        (["--beam", 0], "--beam must be at least 1, got 0"),
-        (["--beam", 10**30], "--beam must be at most 10000, got 1000000"),
-        (["--length-penalty", "inf"], "--length-penalty must be a finite number, got inf"),
-        (["--max-length", 0], "--max-length must be at least 1, got 0"),
-        (["--sample", "--top-p", 1.5], "--top-p must be at most 1, got 1.5"),
-        (["--sample", "--temperature", 0], "--temperature must be above 0, got 0.0"),
-        (["--batch", 2, "--batch-tokens", 9], "--batch or --batch-tokens"),
-        (["--format", "xml"], "'text', 'jsonl'"),
-    ],
-)
-def test_options_that_cannot_be_followed(refused, run_folder: Path, options: list[object], says: str) -> None:
-    assert says in refused("translate", run_folder, "text", *options)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--engine", "onnx"], "contains no export; create one with attent export "),
-        (["--engine", "onnx", "--alignments"], "need attention, not shown by onnx"),
-        (["--engine", "ctranslate2", "--replace-unknown"], "attention, not shown by ctranslate2"),
-        (["--exported", "there"], "--exported is for other engines: give --engine"),
-        (["--engine", "marian"], "'attent', 'ctranslate2', 'onnx'"),
-    ],
-)
-def test_engines_that_cannot_do_it(refused, run_folder: Path, options: list[object], says: str) -> None:
-    assert says in refused("translate", run_folder, "en | 3/3/2026", *options)
 
 
 def test_terms_are_translated_as_told(attent, run_folder: Path, tmp_path: Path) -> None:

@@ -27,19 +27,3 @@ def test_a_runs_embeddings_are_written(attent, run_folder: Path, tmp_path: Path,
 def test_the_other_side_is_asked_for(attent, run_folder: Path, tmp_path: Path) -> None:
     assert attent("vectors", run_folder, "--side", "target", "--out", tmp_path / "a.txt").code == 0
     assert set("0123456789-") <= set(read(tmp_path / "a.txt").words)
-
-
-def test_what_cannot_be_written_is_said_in_one_line(attent, run_folder: Path, tmp_path: Path) -> None:
-    for arguments, message in (
-        (["--out", tmp_path / "a.csv"], "attent: the name of a file of word vectors must end in .txt (glove), "),
-        (["--out", tmp_path / "a.txt", "--side", "middle"], "attent: unknown side 'middle' (known: source, target)"),
-        (
-            ["--out", tmp_path / "nowhere" / "a.txt"],
-            f"attent: {tmp_path / 'nowhere' / '.a.txt.part'} cannot be written: ",
-        ),
-        ([], "attent: Missing option '--out'"),
-    ):
-        done = attent("vectors", run_folder, *arguments)
-        assert (done.code, len(done.err)) == (2, 1)
-        assert done.err[0].startswith(message)
-    assert not list(tmp_path.iterdir())

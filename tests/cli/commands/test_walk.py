@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from attent.attention.masks import Prefix, Window
 from attent.tasks.fill_mask import fill_mask
 from attent.tasks.translation.translator import load
@@ -46,41 +44,6 @@ def test_without_a_text_the_cat_sits_on_the_mat(attent) -> None:
 def test_a_run_and_a_text(attent, run_folder: Path) -> None:
     done = attent("walk", run_folder, "3 mars 2026", "--kind", "cross", "--layer", 0, "--head", 1)
     assert done.out == str(walk_run(load(run_folder), "3 mars 2026", kind="cross", layer=0, head=1)).splitlines()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["a", "b", "c"], ": quote the text"),
-        (["a b", "--layer", 0], "--layer needs a run"),
-        (["The", "cat"], "there is no run folder The: quote a text of several words"),
-        (["a b", "--heads", 3], "heads must divide the width, 4, got 3"),
-        (["a b", "--normalizer", "sotfmax"], "did you mean 'softmax'"),
-        (
-            ["a b", "--normalizer", "topk"],
-            "--normalizer topk needs values that a command cannot give: use entmax15, hard, ",
-        ),
-        (["a b", "--normalizer", "top_k"], "in Python: attent.walk(TEXT, normalizer=TopK(k))"),
-        (["a b", "--mask", "padding"], "mask padding needs numbers: padding:5"),
-        (["a b", "--mask", "selected"], "in Python: attent.walk(TEXT, mask=Selected(indices))"),
-        (["a b", "--mask", "casual"], "did you mean 'causal'"),
-        (["a b", "--position", "sinus"], "did you mean 'sinusoidal'"),
-        (["a b", "--position", "rotary", "--width", 3], "the width must be even, got 3"),
-        (["a b", "--cross", " "], "at least one word"),
-        (["a b", "--vectors", "nowhere.txt"], "nowhere.txt"),
-        (["RUN", "a", "--cross", "b"], "--cross is for a text without a run"),
-        (["a b", "--layer", "whole:0"], "--layer needs a run"),
-        (["a b", "--layer", "half"], "--layer must be a number from 0, whole, or whole:0, got 'half'"),
-        (["RUN"], "is a run folder, which needs a text"),
-        (["RUN", "a", "--score", "dot"], "--score is for a text without a run"),
-        (["RUN", "a", "--no-scale"], "--no-scale is for a text without a run"),
-        (["RUN", "3 mars 2026", "--layer", 9], "layer must be from 0 to 1, got 9"),
-        (["RUN", "3 mars 2026", "--head", 9], "head must be from 0 to 1, got 9"),
-        (["RUN", ""], "empty source"),
-    ],
-)
-def test_what_cannot_be_walked_through(refused, run_folder: Path, arguments: list[object], says: str) -> None:
-    assert says in refused("walk", *(run_folder if argument == "RUN" else argument for argument in arguments))
 
 
 def test_the_page_of_a_walk(attent, tmp_path: Path) -> None:
