@@ -26,8 +26,10 @@ def test_help_lists_every_command(attent) -> None:
 
 
 def test_help_imports_nothing_slow() -> None:
-    code = "import sys, attent.cli.commands.translate; assert not {'torch', 'pydantic'} & set(sys.modules)"
-    code += "; attent.cli.app.run(['walk', '--help']); assert not {'torch', 'numpy', 'rich'} & set(sys.modules)"
+    code = (
+        "import sys, attent.cli.app, attent.cli.commands.translate; assert not {'torch', 'pydantic'} & set(sys.modules)"
+    )
+    code += "\nattent.cli.app.run(['walk', '--help']); assert not {'torch', 'numpy', 'rich'} & set(sys.modules)"
     done = python("-c", code)
     assert done.returncode == 0, done.stderr
 

@@ -30,8 +30,8 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("sides")
     for name, lines in (("train.zh", SEGMENTED), ("train.en", ENGLISH)):
         # numbered, since pairs that occur twice are left out
-        numbered = "".join(f"{line} {number}\n" for number in range(12) for line in lines)
-        (folder / name).write_text(numbered, encoding="utf-8")
+        text = "".join(f"{line} {number}\n" for number in range(12) for line in lines)
+        (folder / name).write_text(text, encoding="utf-8")
     return folder / "train.zh", folder / "train.en"
 
 
@@ -45,7 +45,7 @@ def run(attent, sides: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
     return out
 
 
-def test_languages_are_kept_and_said(attent, run: Path) -> None:
+def test_languages_are_kept_and_said(attent, run: Path, run_folder: Path) -> None:
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     assert [config["corpus"]["text"][f"{side}_language"] for side in ("source", "target")] == ["zh", "en"]
     assert attent("describe", run).out[0].startswith(f"{run}: Transformer, zh → en, ")
@@ -53,25 +53,21 @@ def test_languages_are_kept_and_said(attent, run: Path) -> None:
     from attent.explorer.loaded_run import load_run
 
     assert load_run(run).name == "named · zh → en"
-
-
-def test_a_run_without_languages_is_as_before(attent, run_folder: Path) -> None:
+    # a run without languages is as before
     text = (run_folder / "config.json").read_text(encoding="utf-8")
-    assert "_language" not in text
-    assert "spacing" not in text
+    assert "_language" not in text and "spacing" not in text
     assert "→" not in attent("describe", run_folder).out[0]
 
 
 def test_bleu_cuts_words_as_the_target_language_asks(attent, run: Path, sides: tuple[Path, Path]) -> None:
     files = ("--source", sides[0], "--target", sides[1], "--json")
-    signatures = [
-        json.loads("\n".join(attent("evaluate", run, *files, *options).out))["bleu_signature"]
-        for options in ((), ("--target-language", "zh"), ("--target-language", "ja", "--tokenize", "none"))
-    ]
-    assert ["13a" in signatures[0], "tok:zh" in signatures[1], "tok:none" in signatures[2]] == [True] * 3
+    chosen = {"13a": (), "tok:zh": ("--target-language", "zh")}
+    chosen["tok:none"] = ("--target-language", "ja", "--tokenize", "none")
+    for signature, options in chosen.items():
+        assert signature in json.loads("\n".join(attent("evaluate", run, *files, *options).out))["bleu_signature"]
 
 
-def test_text_that_is_spaced_differently_is_told_of_in_one_line(attent, run: Path, tmp_path: Path) -> None:
+def test_different_spacing_and_repetition_are_told_of_in_one_line(attent, run: Path, tmp_path: Path) -> None:
     file = tmp_path / "in.txt"
     file.write_text("\n".join(line.replace(" ", "") for line in SEGMENTED), encoding="utf-8")
     done = attent("translate", run, file, "--max-length", 3)
@@ -81,9 +77,6 @@ def test_text_that_is_spaced_differently_is_told_of_in_one_line(attent, run: Pat
     assert done.err[0].endswith("% in the training text; cut it into words as in the training text")
     file.write_text("\n".join(SEGMENTED), encoding="utf-8")
     assert attent("translate", run, file, "--max-length", 3).err == []
-
-
-def test_a_translation_that_repeats_itself_is_told_of(attent, run: Path) -> None:
     # two updates teach a model to write one sign for ever
     done = attent("translate", run, SEGMENTED[0])
     assert done.err == ["a translation repeats itself, line 1: --no-repeat-ngram 4 prevents this"]

@@ -42,15 +42,11 @@ def gold_of(attent, run: Path, file: Path, *options: object) -> Path:
     return path
 
 
-def test_a_runs_own_links_are_without_error(attent, run_folder: Path, file: Path) -> None:
+def test_worked_by_hand(attent, run_folder: Path, file: Path) -> None:
     gold = gold_of(attent, run_folder, file)
     done = attent("align", run_folder, file, "--gold", gold)
     description = "last layer, mean over heads, rows about the token produced"
     assert done == (0, [f"AER 0.000  precision 1.000  recall 1.000  (6 pairs; {description})"], [])
-
-
-def test_worked_by_hand(attent, run_folder: Path, file: Path) -> None:
-    gold = gold_of(attent, run_folder, file)
     lines = gold.read_text(encoding="utf-8").split("\n")
     # of twelve links one in three is left, as possible, and one sure link is added that the run does not make
     words = [line.split() for line in lines[:6]]
@@ -77,11 +73,8 @@ def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, f
     gold = gold_of(attent, run_folder, file, *expected)
     done = attent("align", run_folder, file, "--gold", gold, "--best-head")
     assert (done.code, done.err) == (0, ["looking at every layer and head on 9 of 18 pairs, drawn at random"])
-    assert done.out[:2] == [
-        "chosen on 9 of 18 pairs, drawn at random:",
-        "layer  head  a row is about        AER  precision  recall",
-    ]
-    assert done.out[2] == "    0     1  the token read in   0.000      1.000   1.000"
+    assert done.out[0] == "chosen on 9 of 18 pairs, drawn at random:"
+    assert done.out[2].split() == ["0", "1", *["the", "token", "read", "in"], "0.000", "1.000", "1.000"]
     assert len(done.out) == 2 + 10 + 1
     assert done.out[-1].endswith("recall 1.000  (9 pairs; layer 0, head 1, rows about the token read in)")
 
@@ -99,10 +92,6 @@ def test_a_file_of_links_that_does_not_fit(refused, run_folder: Path, file: Path
     gold = file.with_name("gold.txt")
     gold.write_text(text, encoding="utf-8")
     assert says in refused("align", run_folder, file, "--gold", gold)
-
-
-def test_there_must_be_a_pair_to_judge(refused, run_folder: Path, file: Path) -> None:
-    gold = file.with_name("gold.txt")
     file.write_text("a b\tc\n", encoding="utf-8")
     gold.write_text("0-0\n", encoding="utf-8")
     assert "--best-head needs at least two pairs" in refused("align", run_folder, file, "--gold", gold, "--best-head")
@@ -122,20 +111,15 @@ def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None
         assert line.startswith(name) and f"{scores}  (8 pairs; layer 0" in line
 
 
-def test_of_dates_validation_chooses(attent, run_folder: Path) -> None:
-    done = attent("align", run_folder, "--gold", "dates", "--best-head")
-    assert done.out[0] == "chosen on 8 pairs of validation:"
-    layer, head, *_ = done.out[2].split()
-    description = f"layer {layer}, {'mean over heads' if head == 'mean' else f'head {head}'}"
-    assert all(description in line for line in done.out[-2:])
-
-
-def test_a_run_on_something_else_has_no_dates(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_something_else_has_no_dates(refused, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "attent.tasks.translation.pair_linker.read_config", lambda run: RunConfig.model_construct(corpus={"text": {}})
     )
     with pytest.raises(ArgumentError, match="not trained on a corpus that can be generated again, such as dates"):
         judge_generated(run_folder, PairLinker(load(run_folder), None, None, None, "words", "", print), choose=False)
+    monkeypatch.setattr("attent.tasks.dates.generated.generated_name", lambda corpus: None)
+    says = "--best needs known links, which this run's corpus does not have"
+    assert says in refused("align", run_folder, "--best")
 
 
 def test_the_best_is_kept_with_the_run(attent, run_folder: Path, tmp_path: Path) -> None:
@@ -151,6 +135,9 @@ def test_the_best_is_kept_with_the_run(attent, run_folder: Path, tmp_path: Path)
     layer, head, *_ = done.out[2].split()
     assert (str(chosen.layer), "mean" if chosen.head is None else str(chosen.head)) == (layer, head)
     assert f"{run} now aligns by layer {layer}" in done.err[-1]
+    description = f"layer {layer}, {'mean over heads' if head == 'mean' else f'head {head}'}"
+    assert all(description in line for line in done.out[-2:])
+    assert attent("align", run_folder, "--gold", "dates", "--best-head").out == done.out
     pair = tmp_path / "pair.tsv"
     translation, alignment = attent(*options).out[0].split(" ||| ")
     pair.write_text(f"{text}\t{translation}\n", encoding="utf-8")
@@ -162,11 +149,3 @@ def test_the_best_is_kept_with_the_run(attent, run_folder: Path, tmp_path: Path)
     assert attent("align", run, pair, *explicit).out == own
     assert attent("align", run, pair, "--about", "produced").out == [before.split(" ||| ")[1]]
     assert attent("align", run, "--gold", "dates").out == done.out[-2:]
-
-
-def test_the_best_of_a_run_without_known_links_needs_some(
-    attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("attent.tasks.dates.generated.generated_name", lambda corpus: None)
-    done = attent("align", run_folder, "--best")
-    assert done.code == 2 and "--best needs known links, which this run's corpus does not have" in done.err[0]
