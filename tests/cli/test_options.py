@@ -13,7 +13,6 @@ from typer.main import get_command
 
 from attent.cli import options
 from attent.cli.app import app
-from attent.errors import DeviceError
 from attent.runs.config import CONFIG
 from attent.tasks.overrides import toml
 from attent.tasks.recipe import follow
@@ -82,7 +81,10 @@ def test_code_is_imported_only_where_it_is_trusted(
     mark = stranger.parent / "imported"
     mark.unlink(missing_ok=True)
     names = {"RUN": stranger, "PAIRS": stranger.parent / "pairs.tsv", "OUT": tmp_path / "out"}
-    names |= {"TABLE": tmp_path / "out.txt", "DATES": _settings(tmp_path)}
+    sizes = {"training_pairs": 64, "validation_pairs": 8, "held_out_dates": 20, "held_out_pairs": 8}
+    dates = {"locales": ["en", "fr"], "held_out_combinations": 2, **sizes}
+    names |= {"TABLE": tmp_path / "out.txt", "DATES": tmp_path / "settings.toml"}
+    names["DATES"].write_text(toml({"dates": dates, "training": {"updates": 1, "batch_pairs": 8}}), encoding="utf-8")
     named = [names.get(word, word) for word in words]
     says = "would import and run the module stranger_code; if you trust this code, allow it with trust_code=True"
     assert says in attent(*named).err[-1]
@@ -93,41 +95,19 @@ def test_code_is_imported_only_where_it_is_trusted(
         assert mark.exists()
 
 
-def _settings(folder: Path) -> Path:
-    """Dates as those of the run, of no model."""
-    sizes = {"training_pairs": 64, "validation_pairs": 8, "held_out_dates": 20, "held_out_pairs": 8}
-    dates = {"locales": ["en", "fr"], "held_out_combinations": 2, **sizes}
-    (folder / "settings.toml").write_text(toml({"dates": dates, "training": {"updates": 1, "batch_pairs": 8}}))
-    return folder / "settings.toml"
+COMMANDS = ["translate nowhere a", "fill nowhere [MASK]", "generate nowhere a", "classify nowhere a", "score nowhere -"]
+COMMANDS += ["align nowhere -", "show nowhere a", "explore nowhere", "train --train nowhere.tsv"]
+COMMANDS += ["train --resume nowhere", "demo --out nowhere"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *("translate nowhere a", "fill nowhere [MASK]", "generate nowhere a", "classify nowhere a", "score nowhere -"),
-        *(
-            "align nowhere -",
-            "show nowhere a",
-            "explore nowhere",
-            "train --train nowhere.tsv",
-            "train --resume nowhere",
-        ),
-        "demo --out nowhere",
-    ],
-)
 def test_a_device_that_is_not_there_is_said_before_anything_is_read(
-    refused, monkeypatch: pytest.MonkeyPatch, words: str
-) -> None:
-    monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
-    says = refused(*words.split(), "--device", "cuda:7")
-    assert says.startswith("this machine has no device 'cuda:7'; available: cpu")
-    assert "unknown device 'gpu'" in refused(*words.split(), "--device", "gpu")
-
-
-def test_settings_name_the_device_that_is_not_there(
     attent, refused, tmp_path: Path, settings_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
+    for words in COMMANDS:
+        says = refused(*words.split(), "--device", "cuda:7")
+        assert says.startswith("this machine has no device 'cuda:7'; available: cpu")
+        assert "unknown device 'gpu'" in refused(*words.split(), "--device", "gpu")
     file = tmp_path / "gpu.toml"
     file.write_text(settings_file.read_text(encoding="utf-8") + 'device = "cuda"\n', encoding="utf-8")
     words = ["train", "--config", file, "--out", tmp_path / "run"]
@@ -153,5 +133,3 @@ def test_the_device_is_said_unless_it_is_the_cpu(
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
     assert options.device_of("auto") == torch.device("cpu")
     assert capsys.readouterr().err == ""
-    with pytest.raises(DeviceError):
-        options.device_of("mps")

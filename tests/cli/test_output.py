@@ -8,31 +8,18 @@ import pytest
 from attent.cli.output import one_line, say, speak_utf8, use_color, write
 
 
-def test_what_is_said_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
-    say("hello")
-    assert capsys.readouterr() == ("", "hello\n")
-
-
 def test_a_message_is_one_line() -> None:
     assert one_line("two\n  lines ") == "two lines"
 
 
-def test_output_is_utf8_wherever_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    speak_utf8()
-    print("█", end="", flush=True)
-    assert written.getvalue() == "█".encode()
-
-
-def test_names_that_are_not_utf8_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_is_utf8_and_names_that_are_not_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     written = [io.BytesIO(), io.BytesIO()]
     for name, stream in zip(("stdout", "stderr"), written, strict=True):
         monkeypatch.setattr(sys, name, io.TextIOWrapper(stream, encoding="ascii"))
     speak_utf8()
-    print("caf\udce9", flush=True)
-    say("caf\udce9")
-    assert [stream.getvalue() for stream in written] == [b"caf\\udce9\n"] * 2
+    print("█caf\udce9", flush=True)
+    say("█caf\udce9")
+    assert [stream.getvalue() for stream in written] == ["█caf\\udce9\n".encode()] * 2
 
 
 @pytest.mark.parametrize(
