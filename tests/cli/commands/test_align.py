@@ -50,25 +50,21 @@ def expected(run: Path, selector: AttentionSelector, **options: object) -> list[
     return [pharaoh(link) for link in links]
 
 
-def test_one_pair_in_one_line_out(attent, run_folder: Path, file: Path, two_files: tuple[Path, Path]) -> None:
+def test_one_pair_in_one_line_out(
+    attent, run_folder: Path, file: Path, two_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = expected(run_folder, AttentionSelector())
     assert [len(line.split()) for line in lines] == [3, 0, 2, 0, 1]
     assert attent("align", run_folder, file) == (0, lines, [])
+    for arguments in ((), ("-",)):
+        monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": io.BytesIO(file.read_bytes())})())
+        assert attent("align", run_folder, *arguments) == (0, lines, [])
     source, target = two_files
     assert attent("align", run_folder, "--source", source, "--target", target) == (0, lines, [])
     single = file.with_name("single.tsv")
     for pair, line in zip(PAIRS, lines, strict=True):
         single.write_text("\t".join(pair) + "\n", encoding="utf-8")
         assert attent("align", run_folder, single).out == [line]
-
-
-def test_standard_input_is_what_a_filter_reads(
-    attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = expected(run_folder, AttentionSelector())
-    for arguments in ((), ("-",)):
-        monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": io.BytesIO(file.read_bytes())})())
-        assert attent("align", run_folder, *arguments) == (0, lines, [])
 
 
 def test_nothing_to_align_is_said(attent, run_folder: Path, tmp_path: Path) -> None:
@@ -108,23 +104,17 @@ def reverse_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory
     return folder / "run"
 
 
-@pytest.mark.parametrize("method", ["intersection", "grow-diag", "grow-diag-final-and"])
-def test_both_directions(
-    attent, run_folder: Path, reverse_folder: Path, tmp_path: Path, file: Path, method: str
-) -> None:
+def test_both_directions(attent, run_folder: Path, reverse_folder: Path, tmp_path: Path, file: Path) -> None:
     swapped = tmp_path / "turned.tsv"
     swapped.write_text("".join(f"{target}\t{source}\n" for source, target in PAIRS), encoding="utf-8")
     forward, backward = (
         [parse(line).sure for line in attent("align", run, pairs).out]
         for run, pairs in ((run_folder, file), (reverse_folder, swapped))
     )
-    joined = attent("align", run_folder, file, "--reverse", reverse_folder, "--symmetrization", method).out
     flipped = [{(source, target) for target, source in links} for links in backward]
-    assert joined == [
-        pharaoh(symmetrize(first, second, method)) for first, second in zip(forward, flipped, strict=True)
-    ]
-    if method == "grow-diag":
-        assert attent("align", run_folder, file, "--reverse", reverse_folder).out == joined
+    for method, options in (("grow-diag", ()), ("intersection", ("--symmetrization", "intersection"))):
+        joined = [pharaoh(symmetrize(first, second, method)) for first, second in zip(forward, flipped, strict=True)]
+        assert attent("align", run_folder, file, "--reverse", reverse_folder, *options).out == joined
 
 
 def test_neither_chunks_nor_threads_change_a_line(
@@ -190,8 +180,7 @@ def test_without_gold_links_pairs_choose_what_is_kept(
     done = attent("align", run, file, "--best", "--tokens")
     assert done.code == 0
     assert done.err[0] == "looking at every layer and head on 20 pairs without gold links"
-    assert done.out[:2] == ["chosen on 20 pairs without gold links:", "layer  head  a row is about      score"]
-    assert len(done.out) == 2 + 10
+    assert (done.out[0], len(done.out)) == ("chosen on 20 pairs without gold links:", 2 + 10)
     chosen = read_config(run).alignment
     assert chosen is not None
     assert done.out[2].split()[:2] == [str(chosen.layer), "mean" if chosen.head is None else str(chosen.head)]
@@ -202,12 +191,6 @@ def test_without_gold_links_pairs_choose_what_is_kept(
     assert (read_config(run).alignment, read_config(back).alignment) == (chosen, None)
     assert attent("align", run, file, "--best", "--reverse", back).out == done.out
     assert read_config(back).alignment is not None
-
-
-def test_empty_pairs_choose_nothing(attent, run_folder: Path, file: Path) -> None:
-    file.write_text("\ta\n", encoding="utf-8")
-    done = attent("align", run_folder, file, "--best-head")
-    assert (done.code, done.err[-1]) == (2, "attent: there are no pairs to choose by: every pair has an empty side")
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -221,3 +204,6 @@ def test_pairs_that_tell_no_head_from_another_choose_nothing(
     says = "attent: these pairs do not tell the heads apart: give more pairs, or --gold"
     assert (done.code, done.out, done.err[-1]) == (2, [], says)
     assert read_config(run).alignment is None
+    file.write_text("\ta\n", encoding="utf-8")
+    done = attent("align", run_folder, file, "--best-head")
+    assert (done.code, done.err[-1]) == (2, "attent: there are no pairs to choose by: every pair has an empty side")

@@ -17,15 +17,12 @@ from attent.training.progress import Progress
 
 
 def test_the_results_are_those_of_the_run_itself(attent, run_folder: Path) -> None:
-    done = attent("evaluate", run_folder, "--json")
-    assert done.code == 0
-    results = json.loads("\n".join(done.out))
+    results = json.loads("\n".join(attent("evaluate", run_folder, "--json").out))
     assert list(results) == ["held-out dates", "held-out combinations"]
     assert results == json.loads((run_folder / "config.json").read_text(encoding="utf-8"))["results"]
 
-    done = attent("evaluate", run_folder)
-    assert [line.split("  ")[0] for line in done.out] == ["held-out dates", "held-out combinations"]
-    assert all("(8 pairs)" in line for line in done.out)
+    lines = attent("evaluate", run_folder).out
+    assert [line.split("  ")[0] for line in lines] == list(results) and all("(8 pairs)" in line for line in lines)
 
 
 def test_numbers_stand_below_each_other() -> None:
@@ -34,9 +31,6 @@ def test_numbers_stand_below_each_other() -> None:
         "a       exact match 100.0 %  year alignment   7.0 %  AER 0.050  (1,000 pairs)",
         "longer  exact match 100.0 %  year alignment   7.0 %  AER 0.050  (1,000 pairs)",
     ]
-
-
-def test_the_bleu_of_few_pairs_has_its_interval() -> None:
     scores = {"pairs": 10, "translated": 10, "loss": 2.0, "chrF2": 41.0, "BLEU": 22.8, "BLEU interval": 12.34}
     assert result_lines({"validation": scores}) == [
         "validation  BLEU  22.8 ± 12.3  chrF2  41.0  loss 2.000 nats per token  (10 pairs)"
@@ -73,8 +67,7 @@ def test_a_file_is_judged_by_its_references(attent, run_folder: Path, files: tup
     assert measured["pairs"] == 3
     assert measured["exact_match"] == pytest.approx(200 / 3)
     assert "tok:none" in measured["bleu_signature"]
-    assert 0 <= measured["bleu"] <= 100
-    assert 0 < measured["chrf"] < 100
+    assert 0 <= measured["bleu"] <= 100 and 0 < measured["chrf"] < 100
     scores = load(run_folder).score(list(zip(SOURCES, target.read_text(encoding="utf-8").split("\n"), strict=True)))
     assert measured["loss"] == pytest.approx(
         -sum(score.log_probability for score in scores) / sum(score.tokens for score in scores)
@@ -82,22 +75,11 @@ def test_a_file_is_judged_by_its_references(attent, run_folder: Path, files: tup
     done = attent("evaluate", run_folder, *options)
     assert [line.split("  ")[0] for line in done.out] == ["BLEU", "chrF2", "exact match", "loss"]
     assert done.err == [f"translating 3 lines of {source}"]
-
-
-def test_a_file_is_compared_in_small_letters(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
-    files[1].write_text(files[1].read_text(encoding="utf-8").upper().replace("X", "x"), encoding="utf-8")
-    options = ("--source", files[0], "--target", files[1], "--beam", 2, "--tokenize", "char", "--json")
-    as_they_are, small = (
-        json.loads("\n".join(attent("evaluate", run_folder, *options, *more).out)) for more in ((), ("--lowercase",))
-    )
-    assert "case:lc" in small["bleu_signature"]
-    assert small["bleu"] >= as_they_are["bleu"]
-    assert "case:lc" in small["chrf_signature"]
-
-
-def test_lines_that_are_no_dates_are_counted(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
-    files[0].write_text("\n".join([SOURCES[0], "banana", "apple"]), encoding="utf-8")
-    done = attent("evaluate", run_folder, "--source", files[0], "--target", files[1])
+    small = json.loads("\n".join(attent("evaluate", run_folder, *options, "--json", "--lowercase").out))
+    assert "case:lc" in small["bleu_signature"] and "case:lc" in small["chrf_signature"]
+    # lines that are no dates are counted
+    source.write_text("\n".join([SOURCES[0], "banana", "apple"]), encoding="utf-8")
+    done = attent("evaluate", run_folder, "--source", source, "--target", target)
     assert (done.code, done.out[-1].split(", ")[1:]) == (0, ["3 pairs", "2 of them not translated"])
 
 
@@ -118,13 +100,8 @@ def own_pairs(tmp_path: Path) -> tuple[Path, RunSettings]:
     return file, parse(tables, "own.toml")
 
 
-@pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
-def test_a_run_on_own_pairs_is_judged_on_its_validation(attent, own_pairs, tmp_path: Path, has_file: bool) -> None:
-    _, settings = own_pairs
-    if has_file:
-        (tmp_path / "valid.tsv").write_text("ab\tc\nabab 3\tcc\n")
-        text = settings.text.model_copy(update={"valid": str(tmp_path / "valid.tsv")})
-        settings = settings.model_copy(update={"text": text})
+def test_a_run_on_own_pairs_is_judged_on_its_validation(attent, own_pairs, tmp_path: Path) -> None:
+    file, settings = own_pairs
     results = follow(settings, tmp_path / "run", progress=Progress(io.StringIO()))
     done = attent("evaluate", tmp_path / "run", "--json")
     assert done.code == 0
@@ -132,9 +109,19 @@ def test_a_run_on_own_pairs_is_judged_on_its_validation(attent, own_pairs, tmp_p
     assert judged == pytest.approx(
         {name: score for name, score in results["validation"].items() if name != "BLEU interval"}
     )
-    assert judged["pairs"] == (2 if has_file else 3)
+    assert judged["pairs"] == 3
     assert any("1 dropped: longer than the maximum length (line 61)" in line for line in done.err)
     assert attent("evaluate", tmp_path / "run").out[0].startswith("validation  BLEU ")
+    whole = file.read_text()
+    file.write_text("ab\tcc\n" * 2 + whole)
+    done = attent("evaluate", tmp_path / "run")
+    assert done[:2] == (2, [])
+    says = "has changed, so the run may have trained on this test data; --source FILE --target FILE evaluates it"
+    assert says in done.err[0]
+    file.unlink()
+    done = attent("evaluate", tmp_path / "run")
+    assert done[:2] == (2, [])
+    assert done.err[0].endswith(f"it was in {file}; --source FILE --target FILE evaluates it on other pairs")
 
 
 def test_the_validation_of_own_pairs_is_translated_with_a_beam(attent, own_pairs, tmp_path: Path) -> None:
@@ -154,20 +141,3 @@ def test_the_validation_of_own_pairs_is_translated_with_a_beam(attent, own_pairs
         translations = run.translate(sources, SearchSettings(beam=beam, length_penalty=penalty, length_form=form))
         assert values[beam, form] == pytest.approx(chrf(translations, ["ccc"] * len(sources)).score)
     assert len(set(values.values())) == 3
-
-
-def test_own_pairs_that_are_gone_or_have_changed_are_not_judged_on(attent, own_pairs, tmp_path: Path) -> None:
-    file, settings = own_pairs
-    follow(settings, tmp_path / "run", progress=Progress(io.StringIO()))
-    whole = file.read_text()
-    file.write_text("ab\tcc\n" * 2 + whole)
-    done = attent("evaluate", tmp_path / "run")
-    assert done[:2] == (2, [])
-    assert (
-        "has changed, so the run may have trained on this test data; --source FILE --target FILE evaluates it"
-        in done.err[0]
-    )
-    file.unlink()
-    done = attent("evaluate", tmp_path / "run")
-    assert done[:2] == (2, [])
-    assert done.err[0].endswith(f"it was in {file}; --source FILE --target FILE evaluates it on other pairs")

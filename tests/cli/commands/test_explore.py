@@ -33,9 +33,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_a_run_is_served_until_it_is_stopped(attent: Any, run_folder: Path, requests: list[dict[str, Any]]) -> None:
     done = attent("explore", run_folder, "--port", 0, "--no-open", "--text", "en | 3 March 2026")
-    assert done.code == 0
-    assert done.out[0].startswith("http://127.0.0.1:")
-    assert "#" in done.out[0]
+    assert done.code == 0 and done.out[0].startswith("http://127.0.0.1:") and "#" in done.out[0]
     assert done.err == ["press Ctrl-C to stop"]
     assert requests[0]["text"] == "en | 3 March 2026"
     assert [run["task"] for run in requests[0]["runs"]] == ["translate"]
@@ -70,8 +68,7 @@ STUCK = (
 def test_ctrl_c_ends_it_in_one_line_while_a_translation_grows(run_folder: Path, script: str) -> None:
     command = [sys.executable, "-c", f"import attent.cli; {script}", "explore", run_folder, "--port", "0", "--no-open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
+        assert process.stdout is not None and process.stderr is not None
         address, token = process.stdout.readline().strip().split("/#")
         body = json.dumps({"text": "fr | 3 mars 2026 " + "a" * 1500}).encode()
         headers = {"Content-Type": "application/json", "X-Attent-Token": token}

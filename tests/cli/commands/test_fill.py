@@ -20,7 +20,6 @@ def test_each_blank_has_its_words_and_what_it_looked_at(attent, filling_folder: 
 def test_json_has_every_weight(attent, filling_folder: Path) -> None:
     done = attent("fill", filling_folder, TEXT, "--json", "--layer", 0, "--head", 1)
     report = json.loads(done.out[0])
-    assert report["text"] == TEXT
     assert [blank["place"] for blank in report["blanks"]] == [3, 7]
     assert [entry["piece"] for entry in report["blanks"][0]["looks"]] == TEXT.split()
     assert sum(entry["weight"] for entry in report["blanks"][0]["looks"]) == pytest.approx(1, abs=1e-5)
@@ -51,8 +50,7 @@ def test_a_line_that_cannot_be_filled_is_named_and_the_others_are(attent, fillin
     plain = attent("fill", filling_folder, file)
     assert (plain.code, plain.out[0], plain.out[1]) == (2, "", "the [MASK] slept")
     # what is asked for by options is no line's fault
-    assert attent("fill", filling_folder, file, "--head", 2).code == 2
-    assert attent("fill", filling_folder, file, "--head", 2).out == [""]
+    assert attent("fill", filling_folder, file, "--head", 2)[:2] == (2, [""])
 
 
 def test_words_are_read_as_the_model_knows_them(attent, filling_folder: Path) -> None:
