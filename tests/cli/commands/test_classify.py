@@ -17,7 +17,6 @@ layers = 1
 width = 8
 feed_forward = 8
 heads = 2
-{model}
 [training]
 updates = 2
 batch_pairs = 8
@@ -26,39 +25,25 @@ threads = 1
 """
 
 
-def make_run(folder: Path, table: str, model: str = "") -> Path:
-    follow(
-        parse(SMALL.format(table=table, model=model), "small.toml"), folder / "run", progress=Progress(io.StringIO())
-    )
+def make_run(folder: Path, table: str) -> Path:
+    settings = parse(SMALL.format(table=f"[images]\n{table}"), "small.toml")
+    follow(settings, folder / "run", progress=Progress(io.StringIO()))
     return folder / "run"
 
 
-@pytest.fixture
-def of_pictures(tmp_path: Path) -> Path:
-    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+@pytest.fixture(scope="module")
+def of_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    image, folder = pytest.importorskip("PIL.Image", reason="Pillow is missing"), tmp_path_factory.mktemp("pictures")
     for label in ("cat", "dog"):
-        (tmp_path / "animals" / label).mkdir(parents=True)
+        (folder / "animals" / label).mkdir(parents=True)
         for number in range(10):
             pixels = np.random.default_rng(number).integers(0, 256, (4, 6), np.uint8)
-            image.fromarray(pixels).save(tmp_path / "animals" / label / f"{number}.png")
-    return make_run(tmp_path, f'[images]\nsource = "{tmp_path / "animals"}"\npatch = 2\nvalidation = 0.2')
-
-
-@pytest.fixture
-def of_vectors(tmp_path: Path) -> Path:
-    np.savez(tmp_path / "v.npz", x=np.random.rand(20, 5, 3), y=np.arange(20) % 2)
-    return make_run(tmp_path, f'[images]\nsource = "{tmp_path / "v.npz"}"\n')
-
-
-@pytest.fixture(scope="module")
-def of_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("texts")
-    (folder / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(20)))
-    return make_run(folder, f'[labelled]\ntrain = "{folder / "a.tsv"}"\ntokenizer = "char"')
+            image.fromarray(pixels).save(folder / "animals" / label / f"{number}.png")
+    return make_run(folder, f'source = "{folder / "animals"}"\npatch = 2\nvalidation = 0.2')
 
 
 def test_a_line_for_each_picture(attent, of_pictures: Path, tmp_path: Path) -> None:
-    cats = tmp_path / "animals" / "cat"
+    cats = of_pictures.parent / "animals" / "cat"
     done = attent("classify", of_pictures, cats)
     lines = [line.split("\t") for line in done.out]
     assert (done.code, len(lines)) == (0, 10)
@@ -79,56 +64,49 @@ def test_a_line_for_each_picture(attent, of_pictures: Path, tmp_path: Path) -> N
 
 
 def test_names_of_pictures_come_through_standard_input(
-    attent, of_pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attent, of_pictures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = [str(tmp_path / "animals" / "dog" / f"{number}.png") for number in (4, 2)]
+    files = [str(of_pictures.parent / "animals" / "dog" / f"{number}.png") for number in (4, 2)]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join([*files, ""]).encode())))
     records = [json.loads(line) for line in attent("classify", of_pictures, "-", "--json").out]
     assert [record["name"] for record in records] == files
     assert {*records[0]["best"][0]} == {"label", "probability"}
 
 
-def test_a_line_for_each_line(attent, refused, of_texts: Path, tmp_path: Path) -> None:
+def test_a_line_for_each_line(attent, refused, classifying_folder: Path, tmp_path: Path) -> None:
     file, drawing = tmp_path / "in.txt", tmp_path / "a.png"
     file.write_text("text 3\n\ntext 4\n")
-    done = attent("classify", of_texts, file)
+    done = attent("classify", classifying_folder, file)
     assert (done.code, [line.count("\t") for line in done.out]) == (0, [1, 0, 1])
-    assert attent("classify", of_texts, "text 3").out == done.out[:1]
-    records = [json.loads(line) for line in attent("classify", of_texts, file, "--json").out]
+    assert attent("classify", classifying_folder, "text 3").out == done.out[:1]
+    records = [json.loads(line) for line in attent("classify", classifying_folder, file, "--json").out]
     assert [(record["name"], len(record["best"])) for record in records] == [("text 3", 1), ("", 0), ("text 4", 1)]
-    empty = refused("classify", of_texts, file, "--row", 1, "--attention", drawing)
+    empty = refused("classify", classifying_folder, file, "--row", 1, "--attention", drawing)
     assert empty == "--attention cannot draw this line: it is empty or too long"
-    three = refused("classify", of_texts, file, "--attention", drawing)
+    three = refused("classify", classifying_folder, file, "--attention", drawing)
     assert three == "--attention draws one example, got 3: choose one with --row"
     assert not drawing.exists()
-
-
-def test_a_line_that_is_too_long_is_named_and_stays_empty(attent, tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(20)))
-    table = f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\ntokenizer = "char"'
-    run = make_run(tmp_path, table, 'position = "learned"\nmaximum_length = 12')
-    (tmp_path / "in.txt").write_text(f"{'t' * 11}\n{'t' * 12}\ntext\n")
-    done = attent("classify", run, tmp_path / "in.txt")
+    # a line that is too long is named and stays empty
+    file.write_text(f"{'t' * 11}\n{'t' * 12}\ntext\n")
+    done = attent("classify", classifying_folder, file)
     assert (done.code, [bool(line) for line in done.out]) == (2, [True, False, True])
     assert done.err == ["line 2: not classified: more than the 11 tokens that this model can read"]
-
-
-def test_where_it_looked_is_drawn(attent, of_texts: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    assert attent("classify", of_texts, "text 3", "--attention", tmp_path / "a.png").code == 0
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert attent("show", of_texts, "text 3", "--out", tmp_path / "a.html").code == 0
+    assert attent("classify", classifying_folder, "text 3", "--attention", drawing).code == 0
+    assert drawing.read_bytes().startswith(b"\x89PNG")
+    assert attent("show", classifying_folder, "text 3", "--out", tmp_path / "a.html").code == 0
     assert '"labels":["CLS","t","e","x","t"," ","3"]' in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 
-def test_vectors_are_classified_and_others_refused(attent, refused, of_vectors: Path, tmp_path: Path) -> None:
+def test_vectors_are_classified_and_others_refused(attent, refused, tmp_path: Path) -> None:
     vectors, page = tmp_path / "v.npz", tmp_path / "a.html"
+    np.savez(vectors, x=np.random.rand(20, 5, 3), y=np.arange(20) % 2)
+    of_vectors = make_run(tmp_path, f'source = "{vectors}"\n')
     done = attent("classify", of_vectors, vectors, "--row", 7, "--attention", page)
     assert (done.code, len(done.out)) == (0, 1)
     assert '"labels":["CLS","0","1","2","3","4"]' in page.read_text(encoding="utf-8")
-    assert refused("classify", of_vectors, vectors, "--row", 20).startswith(
-        "--row must be below the number of examples, 20"
-    )
+    says = "--row must be below the number of examples, 20"
+    assert refused("classify", of_vectors, vectors, "--row", 20).startswith(says)
     assert "attent classify RUN FILE.npz --row N --attention FILE" in refused("show", of_vectors, "text")
 
 

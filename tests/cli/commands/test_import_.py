@@ -5,7 +5,6 @@ import pytest
 import random_translators
 
 pytest.importorskip("transformers", reason="transformers is not installed")
-IMPORT = "convert it with attent import"
 LINE = "The dog runs."
 
 
@@ -33,24 +32,18 @@ def test_a_folder_becomes_a_run(attent: Any, model: Path, tmp_path: Path) -> Non
     assert done.err[-1].endswith(f"attent translate {tmp_path / 'run'} {search}")
     repeated = attent("import", model, "--out", tmp_path / "run", *languages)
     assert (repeated.code, repeated.err) == (2, [f"attent: {tmp_path / 'run'} already exists"])
-
-
-def test_what_is_missing_is_said(attent: Any, model: Path, tmp_path: Path) -> None:
-    done = attent("import", model, "--out", tmp_path / "run")
-    assert done.code == 2
-    assert "--source-language" in done.err[-1]
-    assert attent("translate", model, LINE).err == [
-        f"attent: {model} is a Hugging Face model, not a run folder: {IMPORT}"
-    ]
-    assert not [*tmp_path.iterdir()]
+    done = attent("import", model, "--out", tmp_path / "second")
+    assert done.code == 2 and "--source-language" in done.err[-1]
+    says = f"attent: {model} is a Hugging Face model, not a run folder: convert it with attent import"
+    assert attent("translate", model, LINE).err == [says]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_every_command_takes_the_run(attent: Any, run: Path, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text(f"{LINE}\tEin Hund läuft.\nL'été\tDer Sommer\n", "utf-8")
     (tmp_path / "lines.txt").write_text(f"{LINE}\nL'été\n", "utf-8")
-    translated = attent(
-        "translate", run, tmp_path / "lines.txt", "--beam", 4, "--length-form", "length", "--alignments"
-    )
+    options = ("--beam", 4, "--length-form", "length", "--alignments")
+    translated = attent("translate", run, tmp_path / "lines.txt", *options)
     assert (translated.code, len(translated.out)) == (0, 2)
     assert attent("score", run, tmp_path / "pairs.tsv").code == 0
     assert attent("evaluate", run, "--source", tmp_path / "lines.txt", "--target", tmp_path / "lines.txt").code == 0

@@ -13,9 +13,11 @@ TEXT = "fr | 3 mars 2026"
 
 def test_the_mean_of_the_last_cross_attention_is_shown(attent, run_folder: Path) -> None:
     done = attent("show", run_folder, TEXT)
-    assert done.code == 0
-    assert done.out[0] == "decoder.layers.1.cross_attention, mean over 2 heads"
-    assert done.out == heat_map(panel_of(load(run_folder).map(TEXT))).splitlines()
+    assert (done.code, done.out[0]) == (0, "decoder.layers.1.cross_attention, mean over 2 heads")
+    run = load(run_folder)
+    assert done.out == heat_map(panel_of(run.map(TEXT))).splitlines()
+    given = attent("show", run_folder, TEXT, "--translation", "2026-03-05")
+    assert given.out == heat_map(panel_of(run.map(TEXT, "2026-03-05"))).splitlines()
 
 
 def test_another_layer_head_and_kind(attent, run_folder: Path) -> None:
@@ -27,43 +29,21 @@ def test_another_layer_head_and_kind(attent, run_folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["map.png", "map.svg"])
-def test_a_picture_is_drawn_where_asked(attent, run_folder: Path, tmp_path: Path, name: str) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
-    done = attent("show", run_folder, TEXT, "--out", tmp_path / name)
-    assert done.code == 0
-    assert done.err == [f"drawn into {tmp_path / name}"]
-    assert (tmp_path / name).stat().st_size > 1000
-
-
-def test_endings_are_those_of_pictures() -> None:
+def test_a_picture_is_drawn_where_asked(attent, run_folder: Path, tmp_path: Path) -> None:
     from attent.cli.commands.show import PICTURES
     from attent.views.picture import FORMATS
 
     assert PICTURES == FORMATS
-
-
-def test_a_page_is_written_where_asked(attent, run_folder: Path, tmp_path: Path) -> None:
-    done = attent("show", run_folder, TEXT, "--out", tmp_path / "map.html")
-    assert done.code == 0
-    assert done.err == [f"drawn into {tmp_path / 'map.html'}"]
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    for name in ("map.png", "map.svg", "map.html"):
+        done = attent("show", run_folder, TEXT, "--out", tmp_path / name)
+        assert (done.code, done.err) == (0, [f"drawn into {tmp_path / name}"])
+        assert (tmp_path / name).stat().st_size > 1000
     html = (tmp_path / "map.html").read_text(encoding="utf-8")
-    assert '"cross-attention"' in html
-    assert f"<title>{TEXT}</title>" in html
+    assert '"cross-attention"' in html and f"<title>{TEXT}</title>" in html
 
 
 def test_a_run_that_fills_blanks_is_shown(attent, filling_folder: Path, tmp_path: Path) -> None:
     done = attent("show", filling_folder, "the dog was [MASK] .", "--out", tmp_path / "map.html")
-    assert done.code == 0
-    assert done.out[0] == "encoder.layers.0.self_attention, mean over 2 heads"
+    assert (done.code, done.out[0]) == (0, "encoder.layers.0.self_attention, mean over 2 heads")
     assert '"self-attention"' in (tmp_path / "map.html").read_text(encoding="utf-8")
-
-
-def test_another_translation_is_shown_where_given(attent, run_folder: Path, filling_folder: Path) -> None:
-    done = attent("show", run_folder, TEXT, "--translation", "2026-03-05")
-    assert done.code == 0
-    assert done.out == heat_map(panel_of(load(run_folder).map(TEXT, "2026-03-05"))).splitlines()
-    assert (
-        "--translation is for runs that translate"
-        in attent("show", filling_folder, "a [MASK]", "--translation", "b").err[0]
-    )

@@ -9,7 +9,7 @@ from attent.runs.folder import read as read_run
 from attent.text.word_vectors import read
 
 
-@pytest.mark.parametrize("ending", [".txt", ".vec", ".bin", ".vec.gz"])
+@pytest.mark.parametrize("ending", [".txt", ".bin", ".vec.gz"])
 def test_a_runs_embeddings_are_written(attent, run_folder: Path, tmp_path: Path, ending: str) -> None:
     out = tmp_path / f"source{ending}"
     done = attent("vectors", run_folder, "--out", out)
@@ -22,8 +22,5 @@ def test_a_runs_embeddings_are_written(attent, run_folder: Path, tmp_path: Path,
     for character in characters[:5]:
         (token,) = run.source_tokenizer.encode(character)
         torch.testing.assert_close(result[character], embedding(torch.tensor([[token]]))[0, 0], rtol=1e-6, atol=1e-7)
-
-
-def test_the_other_side_is_asked_for(attent, run_folder: Path, tmp_path: Path) -> None:
     assert attent("vectors", run_folder, "--side", "target", "--out", tmp_path / "a.txt").code == 0
     assert set("0123456789-") <= set(read(tmp_path / "a.txt").words)
