@@ -31,33 +31,26 @@ def test_one_line_in_one_line_out_in_order(attent, run_folder: Path, tmp_path: P
 
 
 def test_standard_input_is_what_a_filter_reads(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = attent("translate", run_folder, "fr | mardi 3 mars 2026")[:2]
+    text = "fr | mardi 3 mars 2026"
+    expected = attent("translate", run_folder, text, "--max-length", 4)[:2]
     assert expected[0] == NO_DATES
-    for text in (b"fr | mardi 3 mars 2026\n", b"\xef\xbb\xbffr | mardi 3 mars 2026\r\n"):
-        for arguments in ((), ("-",)):
-            for terminal in (True, False):
-                typing(monkeypatch, text, terminal=terminal)
-                assert attent("translate", run_folder, *arguments)[:2] == expected
-
-
-def test_no_line_no_answer(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for encoding, end, arguments, terminal in (("utf-8", "\n", (), True), ("utf-8-sig", "\r\n", ("-",), False)):
+        typing(monkeypatch, f"{text}{end}".encode(encoding), terminal=terminal)
+        assert attent("translate", run_folder, *arguments, "--max-length", 4)[:2] == expected
     typing(monkeypatch, b"")
     assert attent("translate", run_folder) == (0, [], ["standard input is empty: nothing to translate"])
     assert attent("translate", run_folder, "") == (0, [], ["the text is empty: nothing to translate"])
 
 
-def test_what_the_model_cannot_know_is_reported(attent, run_folder: Path) -> None:
+def test_unknown_characters_and_refused_lines_are_reported(attent, run_folder: Path, tmp_path: Path) -> None:
     done = attent("translate", run_folder, "en | Ж 3, 2026\nno date at all\n\nen | 3/3/2026")
     assert (done.code, len(done.out)) == (NO_DATES, 4)
     assert done.err[0] == "line 1: unknown to this model: 'Ж' (CYRILLIC CAPITAL LETTER ZHE)"
     assert done.err[1].startswith("line 1: the answer ")
     assert done.err[2].startswith("line 2: 'no date at all' has no four-digit year")
     assert done.out[1] == ""
-    assert done.err[3].startswith("line 4: the answer ")
-    assert done.err[3].endswith(" is not a date")
-
-
-def test_a_refused_line_has_no_score(attent, run_folder: Path, tmp_path: Path) -> None:
+    assert done.err[3].startswith("line 4: the answer ") and done.err[3].endswith(" is not a date")
+    # a refused line has no score
     file = tmp_path / "lines.txt"
     file.write_text("en | 3/3/2026\nbanana\n\n", encoding="utf-8")
     done = attent("translate", run_folder, file, "--format", "jsonl")
@@ -68,21 +61,12 @@ def test_a_refused_line_has_no_score(attent, run_folder: Path, tmp_path: Path) -
     why = "'banana' has no four-digit year from 1800 to 2200"
     assert refused == {"source": "banana", "translations": absent, "error": why}
     assert empty == {"source": "", "translations": absent}
-
-
-@pytest.mark.parametrize("command", ["translate", "show", "walk"])
-def test_every_command_refuses_what_is_no_date(attent, run_folder: Path, command: str) -> None:
-    done = attent(command, run_folder, "banana")
-    assert done.code == 2
-    assert done.err[-1].endswith(": 'banana' has no four-digit year from 1800 to 2200")
-
-
-def test_bytes_that_are_no_text(attent, run_folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "lines.txt"
+    for command in ("show", "walk"):
+        assert attent(command, run_folder, "banana")[::2] == (2, [f"attent: {why}"])
     file.write_bytes(b"fine\n\xff\xfe\n")
     done = attent("translate", run_folder, file)
-    assert done.code == 2
-    assert len(done.out) == 1, "the good line before it has its answer"
+    # the good line before it has its answer
+    assert (done.code, len(done.out)) == (2, 1)
     assert done.err[-1].startswith(f"attent: {file}, line 2: not UTF-8")
 
 
@@ -112,11 +96,8 @@ def test_with_n_best_each_translation_has_a_line(attent, run_folder: Path, tmp_p
 def test_a_json_object_a_line(attent, run_folder: Path) -> None:
     text = "en | 3/3/2026"
     options = "--format jsonl --sample --n-best 3 --seed 4 --top-p 0.9 --alignments"
-    done = attent("translate", run_folder, text, *options.split())
-    assert done.code == NO_DATES
-    (written,) = map(json.loads, done.out)
-    assert written["source"] == text
-    assert len(written["translations"]) == 3
+    (written,) = map(json.loads, attent("translate", run_folder, text, *options.split()).out)
+    assert written["source"] == text and len(written["translations"]) == 3
     for translation in written["translations"]:
         assert set(translation) == {"text", "score", "log_probability", "length_penalty", "alignment"}
         assert translation["score"] == translation["log_probability"] / translation["length_penalty"]
@@ -124,14 +105,10 @@ def test_a_json_object_a_line(attent, run_folder: Path) -> None:
 
 def test_alignments_are_of_words(attent, run_folder: Path) -> None:
     options = "--prefix 20 --max-length 4 --alignments --no-repeat-ngram 2"
-    done = attent("translate", run_folder, "en | 3/3/2026", *options.split())
-    assert done.code == NO_DATES
-    text, alignment = done.out[0].split(" ||| ")
+    text, alignment = attent("translate", run_folder, "en | 3/3/2026", *options.split()).out[0].split(" ||| ")
     assert text.startswith("20")
     # two updates leave the model looking anywhere, but a single word of dates it writes
-    source, target = alignment.split("-")
-    assert int(source) in range(3)
-    assert target == "0"
+    assert alignment in ("0-0", "1-0", "2-0")
 
 
 def test_unknown_pieces_are_replaced_by_what_is_read(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,18 +129,10 @@ def test_terms_are_translated_as_told(attent, run_folder: Path, tmp_path: Path) 
     terms, lines = tmp_path / "terms.tsv", tmp_path / "lines.txt"
     terms.write_text("mars\t1-2\n", encoding="utf-8")
     lines.write_text("fr | mardi 3 mars 2026\nfr | 3 avril 2026\n", encoding="utf-8")
-    done, plain = (
-        attent("translate", run_folder, lines, "--max-length", 9, *more) for more in (("--glossary", terms), ())
-    )
+    translate = ("translate", run_folder, lines, "--max-length", 9)
+    done, plain = attent(*translate, "--glossary", terms), attent(*translate)
     assert not missing(done.out[0], ["1-2"]) and done.out[1] == plain.out[1]
-    assert not missing(
-        attent("translate", run_folder, lines, "--max-length", 9, "--markup", "html", "--glossary", terms).out[0],
-        ["1-2"],
-    )
+    assert not missing(attent(*translate, "--markup", "html", "--glossary", terms).out[0], ["1-2"])
     terms.write_text("mars\t#\n", encoding="utf-8")
     says = f"attent: {terms}: the run cannot write the term '#': its vocabulary lacks a part of it"
     assert attent("translate", run_folder, lines, "--glossary", terms)[1:] == ([], [says])
-    assert (
-        "give --glossary or --sample, not both"
-        in attent("translate", run_folder, lines, "--glossary", terms, "--sample").err[0]
-    )
