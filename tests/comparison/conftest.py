@@ -14,23 +14,16 @@ from attent.runs.folder import RunConfig, RunWriter
 from attent.text.tokenizer import CharTokenizer
 from attent.training.progress import Progress
 
-DATES = {
-    "locales": ["en", "fr"],
-    "training_pairs": 64,
-    "validation_pairs": 8,
-    "held_out_dates": 30,
-    "held_out_pairs": 24,
-    "held_out_combinations": 2,
-}
+DATES = {"locales": ["en", "fr"], "training_pairs": 64, "validation_pairs": 8}
+DATES |= {"held_out_dates": 30, "held_out_pairs": 24, "held_out_combinations": 2}
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the comparisons' models and corpora tiny."""
     monkeypatch.setattr(trainings, "DATES", DATES)
-    monkeypatch.setattr(
-        trainings, "DATES_TO_JOIN", DATES | {"validation_pairs": 15, "held_out_pairs": 30, "untagged": 0.0}
-    )
+    joined = {"validation_pairs": 15, "held_out_pairs": 30, "untagged": 0.0}
+    monkeypatch.setattr(trainings, "DATES_TO_JOIN", DATES | joined)
     monkeypatch.setattr(trainings, "RNN", trainings.RNN | {"embedding_width": 4, "width": 8})
     layers = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8}
     monkeypatch.setattr(trainings, "TRANSFORMER", trainings.TRANSFORMER | layers)

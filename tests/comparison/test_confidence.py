@@ -18,11 +18,6 @@ def test_the_sums_give_the_corpus_score_and_the_interval_holds_it(measure) -> No
     assert interval.by_seed == (interval.score,)
 
 
-def test_of_one_kind_of_sentence_there_is_no_doubt() -> None:
-    interval = estimate(EXACT_MATCH, [EXACT_MATCH.statistics(["a"] * 9, ["a"] * 9)])
-    assert (interval.low, interval.score, interval.high) == (100.0, 100.0, 100.0)
-
-
 def test_more_sentences_narrow_the_interval() -> None:
     small, large = (EXACT_MATCH.statistics(["a", "b"] * times, ["a", "a"] * times) for times in (10, 1000))
     widths = [item.high - item.low for item in (estimate(EXACT_MATCH, [small]), estimate(EXACT_MATCH, [large]))]

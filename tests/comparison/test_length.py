@@ -17,7 +17,7 @@ from attent.comparison.length import (
     join_dates,
     length_ranges,
 )
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError
 from attent.runs.config import read_config
 from attent.tasks.dates import DatesSettings
 from attent.text.readers import read_lines
@@ -75,12 +75,6 @@ def test_captions_are_judged_by_bleu_where_their_folder_is_given(
     assert comparison.figures[1].y == "BLEU, 0 to 100"
     assert sum(point.sentences for point in comparison.figures[1].series[0].points) == 30
     assert read_config(options().out / "captions/luong-1").model.scaled_score
-
-
-def test_an_unknown_model_is_refused_before_anything_is_made(options) -> None:
-    with pytest.raises(UnknownNameError, match="unknown model 'rnn'"):
-        compare(options(models=["rnn"]))
-    assert not options().out.exists()
 
 
 def test_captions_are_joined_one_to_five_at_a_time(data_folder: Path, tmp_path: Path) -> None:

@@ -66,8 +66,6 @@ def test_scores_are_compared_in_both_models_and_local_ones_in_the_rnn(options, s
 
 def test_what_cannot_be_compared_leaves_nothing_behind(options, tmp_path: Path) -> None:
     assert {"location", "local-m", "local-p", "additive"} <= set(ALL_SCORES)
-    with pytest.raises(UnknownNameError, match="unknown score 'local'"):
-        compare(options(parts=["local"]))
     with pytest.raises(ArgumentError, match="local-m and local-p need a recurrent decoder: --models rnn"):
         compare(options(models=["transformer"], parts=["local-p", "local-m"]))
     for text, error in (({"train": str(tmp_path / "no.tsv")}, DataError), ({"train_source": "a"}, ArgumentError)):

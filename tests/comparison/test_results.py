@@ -11,29 +11,22 @@ from attent.errors import AttentError, RunError
 
 MACHINE = {"processor": "Abacus", "cores": 2, "threads": 1, "python": "3.11", "torch": "2.13", "system": "Linux"}
 
-LINES = Figure(
-    "lines", "Lines", "x", "y", [Series("one", [Point(1.0, 2.0, 1.5, 2.5), Point(4.0, 8.0)])], log_x=True, log_y=True
-)
-DOTS = Figure(
-    "dots",
-    "Dots",
-    "score",
-    "match",
-    [Series("RNN", [Point("dot", 9.0, 8.0, 9.5)]), Series("T", [Point("general", 5.0)])],
-    kind="dots",
-)
+ONE = [Series("one", [Point(1.0, 2.0, 1.5, 2.5), Point(4.0, 8.0)])]
+TWO = [Series("RNN", [Point("dot", 9.0, 8.0, 9.5)]), Series("T", [Point("general", 5.0)])]
+LINES = Figure("lines", "Lines", "x", "y", ONE, log_x=True, log_y=True)
+DOTS = Figure("dots", "Dots", "score", "match", TWO, kind="dots")
 
 
 @pytest.mark.parametrize("figure", [LINES, DOTS], ids=lambda figure: figure.kind)
 def test_a_figure_becomes_a_picture(figure: Figure, tmp_path: Path) -> None:
-    path = draw(figure, tmp_path / "picture.png")
     from matplotlib.image import imread
 
-    image = imread(path)
-    assert image.shape[0] > 300
-    assert image.shape[1] > 600
+    image = imread(draw(figure, tmp_path / "picture.png"))
+    assert image.shape[0] > 300 and image.shape[1] > 600
     # something is plot on the white
     assert (image[..., :3].min(-1) < 0.5).mean() > 0.001
+    with pytest.raises(RunError, match=r"picture.png"):
+        draw(figure, tmp_path / "no" / "picture.png")
 
 
 def test_heights_of_few_powers_of_ten_are_plain_numbers() -> None:
@@ -46,30 +39,22 @@ def test_heights_of_few_powers_of_ten_are_plain_numbers() -> None:
         assert any("10^" in text for text in displayed) is not plain
 
 
-@pytest.mark.parametrize("count", [2, 5, 9])
-def test_a_legend_stays_within_the_picture(count: int) -> None:
-    series = [Series(f"a name of some length, {number}", [Point(1.0, 1.0), Point(2.0, 2.0)]) for number in range(count)]
-    picture = plot(Figure("x", "X", "x", "y", series))
-    picture.canvas.draw()
-    (legend,) = picture.legends
-    box, room = legend.get_window_extent(), picture.bbox
-    assert len(legend.texts) == count
-    assert room.x0 < box.x0 < box.x1 < room.x1
+def test_a_legend_stays_within_the_picture() -> None:
+    points = [Point(1.0, 1.0), Point(2.0, 2.0)]
+    for count in (2, 9):
+        series = [Series(f"a name of some length, {number}", points) for number in range(count)]
+        picture = plot(Figure("x", "X", "x", "y", series))
+        picture.canvas.draw()
+        (legend,) = picture.legends
+        box, room = legend.get_window_extent(), picture.bbox
+        assert len(legend.texts) == count and room.x0 < box.x0 < box.x1 < room.x1
 
 
-def test_short_names_stand_upright() -> None:
+def test_short_names_stand_upright_and_of_a_long_one_the_end_is_shown(tmp_path: Path) -> None:
     for names, angle in ((("1", "16"), 0), (("scaled_dot", "dot"), 40)):
         points = [Point(name, 1.0, 0.5, 1.5) for name in names]
         axes = plot(Figure("x", "X", "x", "y", [Series("one", points)], kind="dots")).axes[0]
         assert {tick.get_rotation() for tick in axes.get_xticklabels()} == {angle}
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"picture.png"):
-        draw(LINES, tmp_path / "no" / "picture.png")
-
-
-def test_of_a_long_name_the_end_is_shown(tmp_path: Path) -> None:
     names = [f"/tmp/{'long/' * 40}runs/{name}" for name in "ab"]
     figure = Figure("runs", "Runs", "run", "BLEU", [Series("BLEU", [Point(name, 1.0) for name in names])], kind="dots")
     labels = [label.get_text() for label in plot(figure).axes[0].get_xticklabels()]
@@ -83,12 +68,8 @@ POINTS = [Point(1.0, 2.0, 1.5, 2.5, 7, (1.9, 2.1)), Point(3.0, math.nan)]
 
 def result() -> ModelComparison:
     rows = [{"model": "one", "loss": math.nan, "values": {"low": 1.0}}]
-    report = Report(
-        "A comparison",
-        MACHINE,
-        [ResultTable("Losses", [Column("model", "model"), Column("loss", "loss", ".2f")], rows)],
-        ["A note."],
-    )
+    table = ResultTable("Losses", [Column("model", "model"), Column("loss", "loss", ".2f")], rows)
+    report = Report("A comparison", MACHINE, [table], ["A note."])
     return ModelComparison("found", report, [Figure("lines", "Lines", "x", "y", [Series("one", POINTS)])])
 
 
@@ -96,14 +77,11 @@ def test_tables_pictures_and_every_point_are_written(tmp_path: Path) -> None:
     written = result().write(tmp_path / "new")
     assert [path.name for path in written] == ["found.md", "found.json", "lines.png"]
     page = written[0].read_text(encoding="utf-8").splitlines()
-    assert page[0] == "# A comparison"
-    assert "| one |  |" in page
-    assert page[-1] == "![Lines](lines.png)"
+    assert (page[0], page[-1]) == ("# A comparison", "![Lines](lines.png)") and "| one |  |" in page
     values = json.loads(written[1].read_text(encoding="utf-8"))
-    assert values["figures"][0]["series"][0]["points"][0] == {
-        "x": 1.0, "y": 2.0, "low": 1.5, "high": 2.5, "sentences": 7, "by_seed": [1.9, 2.1],
-    }  # fmt: skip
-    assert values["figures"][0]["series"][0]["points"][1]["y"] is None
+    first, second = values["figures"][0]["series"][0]["points"]
+    assert first == {"x": 1.0, "y": 2.0, "low": 1.5, "high": 2.5, "sentences": 7, "by_seed": [1.9, 2.1]}
+    assert second["y"] is None
     assert values["tables"][0]["rows"][0] == {"model": "one", "loss": None, "values": {"low": 1.0}}
     assert written[2].read_bytes().startswith(b"\x89PNG")
 

@@ -24,23 +24,19 @@ def files(run_folder: Path, tmp_path: Path) -> tuple[Path, Path]:
 
 def test_each_run_is_compared_with_the_first(run_folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run_folder, tmp_path / "copy"))
-    messages: list[str] = []
-    settings = SearchSettings(beam=2)
+    messages, settings = list[str](), SearchSettings(beam=2)
     more = {"settings": settings, "tokenize": "char", "say": messages.append}
     result = compare([run_folder, copy], *files, tmp_path / "out", **more)
     (table,) = result.report.tables
     first, second = table.rows
-    references, translations = (
-        files[1].read_text(encoding="utf-8").split("\n"),
-        load(run_folder).translate(SOURCES, settings),
-    )
+    references = files[1].read_text(encoding="utf-8").split("\n")
+    translations = load(run_folder).translate(SOURCES, settings)
     assert first["bleu_values"]["score"] == bleu(translations, references, "char").score
     assert (first["run"], second["run"]) == (str(run_folder), str(copy))
     assert "bleu_p" not in first
     assert (second["bleu_difference"], second["chrf_difference"]) == (0, 0)
     assert second["bleu_p"] == second["chrf_p"] == 1.0
-    assert table.title == "5 lines of source.txt, beam 2"
-    assert len(messages) == 2
+    assert (table.title, len(messages)) == ("5 lines of source.txt, beam 2", 2)
     assert [point.x for point in result.figures[0].series[0].points] == [str(run_folder), str(copy)]
 
 
