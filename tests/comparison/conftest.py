@@ -15,7 +15,7 @@ from attent.text.tokenizer import CharTokenizer
 from attent.training.progress import Progress
 
 DATES = {"locales": ["en", "fr"], "training_pairs": 64, "validation_pairs": 8}
-DATES |= {"held_out_dates": 30, "held_out_pairs": 24, "held_out_combinations": 2}
+DATES |= {"held_out_dates": 30, "held_out_pairs": 9, "held_out_combinations": 2}
 
 
 @pytest.fixture

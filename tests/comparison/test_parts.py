@@ -59,7 +59,7 @@ def test_scores_are_compared_in_both_models_and_local_ones_in_the_rnn(options, s
     (rows,) = [table.rows for table in comparison.report.tables]
     models = [(row["model"], row["score"]) for row in rows]
     assert models == [("RNN, Luong", "location"), ("RNN, Luong", "local-p"), ("Transformer", "location")]
-    assert all(row["dates_values"]["sentences"] == row["combinations_values"]["sentences"] == 24 for row in rows)
+    assert all(row["dates_values"]["sentences"] == row["combinations_values"]["sentences"] == 9 for row in rows)
     (figure,) = comparison.figures
     assert [[point.x for point in line.points] for line in figure.series] == [["location", "local-p"], ["location"]]
 
