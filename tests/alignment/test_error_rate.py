@@ -23,10 +23,9 @@ def test_the_ends_of_the_scale() -> None:
     assert agreement([], GOLD).error_rate == 1
     assert (agreement([], GOLD).precision, agreement([], GOLD).recall) == (1, 0)
     assert agreement([(0, 0)], Gold.of([], [(0, 0)])).recall == 1
-
-
-def test_a_link_counts_once() -> None:
     assert agreement([(0, 0), (0, 0)], GOLD).predicted == 1
+    with pytest.raises(ArgumentError, match="nothing to evaluate"):
+        _ = agreement([], Gold.of([], [(0, 0)])).error_rate
 
 
 def test_pairs_are_added_up_before_anything_is_divided() -> None:
@@ -35,8 +34,3 @@ def test_pairs_are_added_up_before_anything_is_divided() -> None:
     assert combined == Agreement(4, 4, 2, 2)
     assert combined.error_rate == 0.5
     assert combined.error_rate != (first.error_rate + second.error_rate) / 2
-
-
-def test_nothing_found_and_nothing_sure_is_no_score() -> None:
-    with pytest.raises(ArgumentError, match="nothing to evaluate"):
-        _ = agreement([], Gold.of([], [(0, 0)])).error_rate

@@ -39,16 +39,6 @@ def rnn(attention: str) -> RNN:
 MODELS = {"transformer": make_transformer, "bahdanau": lambda: rnn("bahdanau"), "luong": lambda: rnn("luong")}
 
 
-def test_a_pair_is_looked_at_as_if_it_were_alone() -> None:
-    transformer = make_transformer()
-    maps = source_attention(transformer, SOURCES, TARGETS)
-    assert [tuple(single.shape) for single in maps] == [(2, 3), (1, 0), (0, 5), (3, 1), (21, 18)]
-    with torch.no_grad(), watch(transformer) as captured:
-        memory = transformer.encode(torch.tensor(SOURCES[:1]), torch.tensor([3]))
-        transformer.decode(memory, torch.tensor([[BOS, 6, 7]]))
-    torch.testing.assert_close(maps[0], captured["decoder.layers.1.cross_attention"].dense()[0].mean(0)[:2])
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_neither_neighbours_nor_order_change_more_than_the_last_bits(name: str) -> None:
     """On some processors the last bit of a product depends on the place of its row."""
@@ -73,9 +63,14 @@ def forced_decoding(
 def test_every_layer_and_head_is_there_with_a_row_for_each_step() -> None:
     model = make_transformer()
     ((row, attentions),) = forced_decoding(model, SOURCES[:1], TARGETS[:1])
-    assert row == 0
-    assert list(attentions) == [f"decoder.layers.{layer}.cross_attention" for layer in (0, 1)]
+    assert (row, list(attentions)) == (0, [f"decoder.layers.{layer}.cross_attention" for layer in (0, 1)])
     assert {tuple(weights.shape) for weights in attentions.values()} == {(2, 3, 3)}
+    with torch.no_grad(), watch(model) as captured:
+        model.decode(model.encode(torch.tensor(SOURCES[:1]), torch.tensor([3])), torch.tensor([[BOS, 6, 7]]))
+    for name, weights in attentions.items():
+        torch.testing.assert_close(weights, captured[name].dense()[0])
+    maps = source_attention(model, SOURCES, TARGETS)
+    assert [tuple(single.shape) for single in maps] == [(2, 3), (1, 0), (0, 5), (3, 1), (21, 18)]
     first, last = attentions.values()
     torch.testing.assert_close(AttentionSelector(layer=0, head=1).of(attentions), first[1, :2])
     torch.testing.assert_close(AttentionSelector(head=0).of(attentions), last[0, :2])
@@ -87,7 +82,7 @@ def test_every_layer_and_head_is_there_with_a_row_for_each_step() -> None:
 def test_the_selected_attention_is_that_of_the_whole_model(name: str) -> None:
     """A Transformer computes it alone, without padding of targets; links are the same, bit for bit."""
     model, random = MODELS[name](), Random(0)
-    sources, targets = ([random.choices(range(4, 11), k=random.randrange(30)) for _ in range(70)] for _ in range(2))
+    sources, targets = ([random.choices(range(4, 11), k=random.randrange(30)) for _ in range(40)] for _ in range(2))
     whole = dict(forced_decoding(model, sources, targets))
     assert len(whole) == sum(bool(source and target) for source, target in zip(sources, targets, strict=True))
     heads = [len(weights) for weights in next(iter(whole.values())).values()]
@@ -107,16 +102,16 @@ def test_no_layer_beyond_the_selected_one_is_computed(monkeypatch: pytest.Monkey
     assert all(map(torch.equal, source_attention(model, SOURCES, TARGETS, AttentionSelector(layer=0)), expected))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["transformer", "luong"])
 def test_threads_share_a_model(name: str) -> None:
     model = MODELS[name]()
     expected = source_attention(model, SOURCES, TARGETS)
     with ThreadPoolExecutor(4) as pool:
-        for weights in pool.map(lambda _: source_attention(model, SOURCES, TARGETS), range(16)):
+        for weights in pool.map(lambda _: source_attention(model, SOURCES, TARGETS), range(8)):
             torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["transformer", "bahdanau"])
 def test_long_pairs_are_computed_some_rows_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS[name]()
     expected = source_attention(model, SOURCES, TARGETS)
@@ -127,8 +122,7 @@ def test_long_pairs_are_computed_some_rows_at_a_time(name: str, monkeypatch: pyt
         AttentionSelector, "of_layer", lambda self, weights: sizes.append(weights.numel()) or of_layer(self, weights)
     )
     torch.testing.assert_close(source_attention(model, SOURCES, TARGETS), expected, rtol=0, atol=1e-6)
-    assert len(sizes) > 1
-    assert max(sizes) <= 1000
+    assert len(sizes) > 1 and max(sizes) <= 1000
 
 
 def test_a_pair_that_fills_a_batch_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
