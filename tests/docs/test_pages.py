@@ -40,6 +40,8 @@ NUMBER = re.compile(r"[-−]?\d+\.\d+")
 # One in the last digit, and what binary fractions make of it.
 LAST_DIGIT = 1.01
 SKIPPED = "…"
+# Of five introductions to attention, counted once.
+STATEMENTS = 85
 # Where a line calls attent; what else is in a block is none of a shell's.
 CALL = re.compile(r"(?:^|[|;&] ?|bin/|-m )attent ")
 # The part that docs/adding-a-part.md adds, and the task that docs/adding-a-task.md does.
@@ -59,9 +61,8 @@ def same(expected: str, actual: str, tolerance: float = 0.0) -> bool:
         return False
     for result, reference in zip(NUMBER.findall(expected), NUMBER.findall(actual), strict=True):
         expected_values, got = (float(number.replace("−", "-")) for number in (result, reference))
-        if abs(expected_values - got) > max(
-            LAST_DIGIT * 10 ** -len(result.split(".")[1]), tolerance * abs(expected_values)
-        ):
+        last_digit = LAST_DIGIT * 10 ** -len(result.split(".")[1])
+        if abs(expected_values - got) > max(last_digit, tolerance * abs(expected_values)):
             return False
     return True
 
@@ -152,12 +153,9 @@ def read_aloud(page: Any, *, slow: bool) -> None:
             check(block, block.text, printed, block.line)
         printed = None
         if block.language == "python" and ">>>" not in block.text and saved:
-            out = io.StringIO()
+            out, code = io.StringIO(), "\n" * (block.line - 1) + block.text
             with contextlib.redirect_stdout(out):
-                exec(
-                    compile("\n" * (block.line - 1) + block.text, str(ROOT / page.name), "exec", dont_inherit=True),
-                    names,
-                )
+                exec(compile(code, str(ROOT / page.name), "exec", dont_inherit=True), names)
             printed = out.getvalue()
         elif block.language == "row" and saved:
             try_row(block, names)
@@ -227,63 +225,33 @@ def check_commands(location: str, text: str) -> None:
         assert not [file for file in arguments if file.startswith("configs/") and not (ROOT / file).is_file()], location
 
 
-def test_every_command_is_one_of_ours(page: Any) -> None:
-    for block in page.blocks:
-        if block.language in {"", "console", "sh"}:
-            lines = block.text
-            if block.language == "console":
-                lines = "\n".join(command for _, command, _ in commands(block))
-            check_commands(block.location, lines)
+def test_commands_and_files_that_are_named_exist_and_exceptions_have_a_reason(pages: list[Any]) -> None:
+    for page in pages:
+        for block in page.blocks:
+            if block.language in {"", "console", "sh"}:
+                of_console = "\n".join(command for _, command, _ in commands(block))
+                check_commands(block.location, of_console if block.language == "console" else block.text)
+            for kind, reason in block.marks.items():
+                assert float(reason) > 0 if kind == "tolerance" else len(reason) > 10, f"{block.location}: {kind}"
+        text = (ROOT / page.name).read_text(encoding="utf-8")
+        for command in INLINE.findall(text):
+            check_commands(page.name, CHOICES.sub("", command).replace("…", "TEXT"))
+        if page.name != "docs/design.md":  # which names files of other projects too
+            own = [name for name in PATHS.findall(text) if not any(invented in name for invented in INVENTED)]
+            assert not [name for name in own if not (ROOT / name).exists()], page
+    for arguments in (["trian"], ["walk", "--scores", "dot"], ["compare", "speed"], ["walk", "--score"]):
+        with pytest.raises(Exception, match=r"."):
+            check_known(arguments)
 
 
-def test_every_command_in_running_text_is_one_of_ours(page: Any) -> None:
-    for command in INLINE.findall((ROOT / page.name).read_text(encoding="utf-8")):
-        check_commands(page.name, CHOICES.sub("", command).replace("…", "TEXT"))
-
-
-def test_every_file_that_is_named_is_there(page: Any) -> None:
-    if page.name == "docs/design.md":
-        pytest.skip("names files of other projects too")
-    named = PATHS.findall((ROOT / page.name).read_text(encoding="utf-8"))
-    assert not [
-        name for name in named if not any(invented in name for invented in INVENTED) and not (ROOT / name).exists()
-    ]
-
-
-def test_exceptions_give_their_reason(page: Any) -> None:
-    for block in page.blocks:
-        for kind, reason in block.marks.items():
-            assert float(reason) > 0 if kind == "tolerance" else len(reason) > 10, f"{block.location}: {kind}"
-
-
-@pytest.mark.parametrize(
-    ("expected", "actual", "same_"),
-    [
-        ("0.25 of 3", "0.26 of 3", True),
-        ("0.25 of 3", "0.27 of 3", False),
-        ("0.25 of 3", "0.25 of 4", False),
-        ("x −0.1", "x -0.1", True),
-        ("one", "two", False),
-    ],
-)
-def test_lines_are_compared_to_their_last_digit(expected: str, actual: str, same_: bool) -> None:
-    assert same(expected, actual) is same_
-
-
-def test_what_is_left_out_may_be_anything() -> None:
-    assert agrees(["a", "…", "d"], ["a", "b", "c", "d"])
-    assert not agrees(["a", "…", "d"], ["a", "b", "c"])
-    assert agrees(["0.5"], ["0.6"], tolerance=0.25)
-    assert not agrees(["0.50"], ["0.66"], tolerance=0.25)
-
-
-def test_trainings_that_change_settings_can_begin(page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trainings_that_change_settings_can_begin(
+    pages: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[Any] = []
     monkeypatch.setattr(recipe, "follow", lambda settings, *_, **__: started.append(settings) or {})
     (tmp_path / "pairs.tsv").write_text("a dog\tein Hund\n", encoding="utf-8")
-    trainings = [
-        words for block in page.blocks for words in calls(block.text) if words[:1] == ["train"] and "--set" in words
-    ]
+    called = [words for page in pages for block in page.blocks for words in calls(block.text)]
+    trainings = [words for words in called if words[:1] == ["train"] and "--set" in words]
     for words in trainings:
         assert attent(words) == 0, words
     assert len(started) == len(trainings)
@@ -291,9 +259,16 @@ def test_trainings_that_change_settings_can_begin(page: Any, tmp_path: Path, mon
         assert vectors is None or f".{model.width}d." in vectors.source
 
 
-@pytest.mark.parametrize(
-    "arguments", [["trian"], ["walk", "--scores", "dot"], ["compare", "speed"], ["walk", "--score"]]
-)
-def test_what_is_none_of_ours_is_found(arguments: list[str]) -> None:
-    with pytest.raises(Exception, match=r"."):
-        check_known(arguments)
+def test_lines_are_compared_to_their_last_digit() -> None:
+    assert same("0.25 of 3", "0.26 of 3") and same("x −0.1", "x -0.1")
+    assert not same("0.25 of 3", "0.27 of 3") and not same("0.25 of 3", "0.25 of 4")
+    assert agrees(["a", "…", "d"], ["a", "b", "c", "d"]) and not agrees(["a", "…", "d"], ["a", "b", "c"])
+    assert agrees(["0.5"], ["0.6"], tolerance=0.25) and not agrees(["0.50"], ["0.66"], tolerance=0.25)
+
+
+def test_every_statement_of_introductions_is_tried_and_most_whenever_the_tests_run(pages: list[Any]) -> None:
+    """The others quote a page; what trains for minutes is on those pages."""
+    page = next(page for page in pages if page.name == "docs/statements.md")
+    rows = [block for block in page.blocks if block.language == "row"]
+    assert len(rows) == STATEMENTS and all(row.text and row.result for row in rows)
+    assert sum(not row.text.startswith("[") and "slow" not in row.marks for row in rows) > STATEMENTS / 2

@@ -70,30 +70,20 @@ def test_every_command_and_option_is_there(hook: dict[str, Any]) -> None:
 
 def settings_classes() -> set[type[BaseModel]]:
     names = [module.name for module in walk_packages(attent.__path__, "attent.") if module.name.endswith(".settings")]
-    values = [value for name in names for value in vars(import_module(name)).values()]
-    models = {
-        value
-        for value in values
-        if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ in names
-    }
+    values = [value for name in names for value in vars(import_module(name)).values() if isinstance(value, type)]
+    models = {value for value in values if issubclass(value, BaseModel) and value.__module__ in names}
     return {model for model in models if not any(issubclass(second, model) for second in models - {model})}
 
 
-@pytest.mark.parametrize("model", sorted(settings_classes(), key=lambda model: model.__name__))
-def test_every_setting_is_there(hook: dict[str, Any], model: type[BaseModel]) -> None:
-    section = sections(hook["settings"]())[model.__name__]
-    rows = dict(re.findall(r"<tr><td><code>(\w+)</code></td><td>.+?</td><td>.+?</td><td>(.*?)</td></tr>", section))
-    assert not [name for name in model.model_fields if len(rows.get(name, "")) < 3]
+def test_every_setting_is_there_with_bounds_default_and_description(hook: dict[str, Any]) -> None:
+    page = sections(hook["settings"]())
+    for model in settings_classes():
+        row = r"<tr><td><code>(\w+)</code></td><td>.+?</td><td>.+?</td><td>(.*?)</td></tr>"
+        rows = dict(re.findall(row, page[model.__name__]))
+        assert not [name for name in model.model_fields if len(rows.get(name, "")) < 3], model
+    assert "<td><code>clip</code></td><td>number > 0</td><td><code>1.0</code></td>" in page["TrainingSettings"]
+    assert "<td><code>updates</code></td><td>whole number ≥ 1</td><td>unset</td>" in page["TrainingSettings"]
 
-
-def test_a_setting_is_shown_with_its_bounds_and_default(hook: dict[str, Any]) -> None:
-    section = sections(hook["settings"]())["TrainingSettings"]
-    assert "<td><code>clip</code></td><td>number > 0</td><td><code>1.0</code></td>" in section
-    assert "<td><code>updates</code></td><td>whole number ≥ 1</td><td>unset</td>" in section
-    assert '<td><code>"adamw"</code> or <code>"adam"</code></td>' in section
-
-
-def test_a_setting_without_a_description_is_an_error(hook: dict[str, Any]) -> None:
     class Bare(BaseModel):
         """Settings of nothing."""
 
@@ -106,18 +96,14 @@ def test_a_setting_without_a_description_is_an_error(hook: dict[str, Any]) -> No
 def test_every_public_name_is_there_and_says_what_it_is(hook: dict[str, Any]) -> None:
     integrations = import_module("attent.integrations").__path__
     modules = ["attent.attention", "attent.views", "attent.testing", "attent.errors"]
-    modules += [
-        f"attent.integrations.{module.name}" for module in iter_modules(integrations) if module.name not in INTERNAL
-    ]
+    names = [module.name for module in iter_modules(integrations)]
+    modules += [f"attent.integrations.{name}" for name in names if name not in INTERNAL]
     expected = {f"attent.{name}" for name in attent.__all__}
     for name in modules:
         module = import_module(name)
-        own = [
-            key for key, value in vars(module).items() if getattr(value, "__module__", "") == name and callable(value)
-        ]
-        expected |= {
-            f"{name}.{key}" for key in getattr(module, "__all__", [key for key in own if not key.startswith("_")])
-        }
+        items = [(key, value) for key, value in vars(module).items() if not key.startswith("_") and callable(value)]
+        own = [key for key, value in items if getattr(value, "__module__", "") == name]
+        expected |= {f"{name}.{key}" for key in getattr(module, "__all__", own)}
     page = sections(hook["interface"]())
     assert not [name for name in expected if len(page.get(name, "").strip()) < 5]
     assert {"attent.testing.check_part", "attent.tasks.translation.translator.Translator.translate"} <= set(page)
@@ -130,23 +116,10 @@ def test_the_page_of_formats_names_every_key_and_file_of_a_run() -> None:
     from attent.training import checkpoint
 
     page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
-    keys = [
-        *RunConfig.model_fields,
-        *(field.name for kind in (GeneratedText, Guess, AttendedPiece) for field in fields(kind)),
-    ]
+    keys = [field.name for kind in (GeneratedText, Guess, AttendedPiece) for field in fields(kind)]
     files = [checkpoint.OPTIMIZER, checkpoint.AVERAGE, checkpoint.AVERAGED_MODEL, checkpoint.STATE]
-    assert not [name for name in (*keys, *files) if f"`{name}`" not in page]
+    assert not [name for name in (*RunConfig.model_fields, *keys, *files) if f"`{name}`" not in page]
     assert f"of the folder: {FORMAT};" in page
-
-
-def test_a_signature_is_written_as_in_the_source(hook: dict[str, Any]) -> None:
-    def score(query: attent.AttentionMap, *, width: int | None = None) -> str:
-        raise NotImplementedError
-
-    assert (
-        hook["signature"]("score", score)
-        == "<pre><code>score(query: attent.AttentionMap, *, width: int | None = None) -&gt; str</code></pre>"
-    )
 
 
 def test_sections_of_a_docstring_become_tables(hook: dict[str, Any]) -> None:

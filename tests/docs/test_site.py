@@ -79,12 +79,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_page_is_built(site: Path) -> None:
+def test_every_page_is_built_and_those_of_the_course_offer_their_notebooks(site: Path) -> None:
     pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     assert not [str(page) for page in pages if not (site / page).is_file()]
-
-
-def test_each_page_of_the_course_offers_its_notebook(site: Path) -> None:
     names = [path.stem for path in (ROOT / "docs" / "learn").glob("*.md")]
     assert names
     for name in names:
@@ -106,15 +103,6 @@ def test_an_opened_page_fetches_nothing_from_elsewhere(site: Path) -> None:
         assert not IN_STYLES.findall(style.read_text(encoding="utf-8")), style
 
 
-def test_what_is_fetched_is_found() -> None:
-    page = (
-        '<link rel="stylesheet" href="//a.b/c.css"><script src="https://a.b/c.js"></script><a href="https://a.b">d</a>'
-        '<img src="e.png">'
-    )
-    assert [address for address in fetched(page) if ELSEWHERE.match(address)] == ["//a.b/c.css", "https://a.b/c.js"]
-    assert IN_STYLES.findall("@font-face { src: url('https://a.b/c.woff2') }") == ["https://a.b/c.woff2"]
-
-
 def test_pictures_bring_their_background() -> None:
     """Dark lines on nothing could not be read on a dark page."""
     pictures = sorted((ROOT / "docs").rglob("*.png"))
@@ -131,19 +119,14 @@ def search(opened: Any, words: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_search_works_from_disk(site: Path, window: Any) -> None:
+def test_the_search_works_from_disk_for_options_and_settings_too(site: Path, window: Any) -> None:
+    opened = window.open(site / "index.html")
+    assert "reference/settings.html#TrainingSettings" in "".join(search(opened, "plateau_factor"))
     opened = window.open(site / "learn" / "heads.html")
     results = search(opened, "Bahdanau")
     assert any(address.endswith("learn/recurrent.html") or "learn/recurrent.html#" in address for address in results)
     opened.goto(results[0])
     assert "Bahdanau" in opened.inner_text("article")
-    window.check()
-
-
-@pytest.mark.slow
-def test_the_search_finds_options_and_settings(site: Path, window: Any) -> None:
-    opened = window.open(site / "index.html")
-    assert "reference/settings.html#TrainingSettings" in "".join(search(opened, "plateau_factor"))
     window.check()
 
 
@@ -194,26 +177,15 @@ def test_an_equation_that_has_no_mathml_is_an_error() -> None:
         hook["on_page_content"]('<div class="arithmatex">\\[\\nothing{q}\\]</div>')
 
 
-@pytest.mark.parametrize(
-    ("written", "text"),
-    [
-        ("[configs/dates.toml](../configs/dates.toml)", "`configs/dates.toml`"),
-        ("[the recipe](../configs/dates.toml#l1)", "the recipe (`configs/dates.toml`)"),
-        ("[layers/embeddings.py](../src/attent/layers/embeddings.py)", "`src/attent/layers/embeddings.py`"),
-        ("[`layers/embeddings.py`](../src/attent/layers/embeddings.py)", "`src/attent/layers/embeddings.py`"),
-        (
-            "[names](names.md) and ![figure](figures/scaling.svg)",
-            "[names](names.md) and ![figure](figures/scaling.svg)",
-        ),
-        ("[scores](../docs/names.md)", "[scores](../docs/names.md)"),
-    ],
-)
-def test_links_out_of_the_site_become_names(written: str, text: str) -> None:
+def test_links_out_of_the_site_become_names_and_lead_somewhere() -> None:
     hook = runpy.run_path(str(ROOT / "scripts" / "site_links.py"))
-    assert hook["without_links"](written, PurePosixPath("docs/page.md")) == text
-
-
-def test_a_link_to_nowhere_is_an_error() -> None:
-    hook = runpy.run_path(str(ROOT / "scripts" / "site_links.py"))
+    inside = "[names](names.md), ![figure](figures/scaling.svg) and [scores](../docs/names.md)"
+    for written, text in {
+        "[configs/dates.toml](../configs/dates.toml)": "`configs/dates.toml`",
+        "[the recipe](../configs/dates.toml#l1)": "the recipe (`configs/dates.toml`)",
+        "[`layers/embeddings.py`](../src/attent/layers/embeddings.py)": "`src/attent/layers/embeddings.py`",
+        inside: inside,
+    }.items():
+        assert hook["without_links"](written, PurePosixPath("docs/page.md")) == text
     with pytest.raises(FileNotFoundError, match=r"missing\.toml"):
         hook["without_links"]("[a](../missing.toml)", PurePosixPath("docs/page.md"))
