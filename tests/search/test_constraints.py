@@ -1,4 +1,3 @@
-import pytest
 import torch
 from torch import Tensor
 
@@ -25,12 +24,9 @@ def left(constraints: Constraints, written: Tensor) -> list[set[int]]:
     return [set((~row.isneginf()).nonzero().flatten().tolist()) for row in after]
 
 
-def test_neither_pad_nor_start_is_ever_said() -> None:
+def test_neither_pad_nor_start_is_ever_said_and_stop_waits_for_the_minimum() -> None:
     assert left(Constraints.of(FAR), NOTHING) == [FREE, FREE]
     assert not FREE & {PAD, BOS}
-
-
-def test_stop_waits_for_the_minimum() -> None:
     constraints = Constraints.of(FAR, minimum_length=2)
     assert left(constraints, torch.tensor([[4], [5]])) == [FREE - {EOS}] * 2
     assert left(constraints, torch.tensor([[4, 4], [5, 5]])) == [FREE] * 2
@@ -50,9 +46,7 @@ def test_no_ngram_comes_twice() -> None:
     longer = torch.tensor([[4, 5, 6, 4, 5], [4, 5, 6, 5, 4]])
     assert left(Constraints.of(FAR, no_repeat_ngram=3), longer) == [FREE - {6}, FREE]
     assert left(Constraints.of(FAR, no_repeat_ngram=6), written) == [FREE, FREE]
-
-
-def test_who_has_nothing_left_to_say_may_stop() -> None:
+    # who has nothing left to say may stop
     written = torch.tensor([[UNK, 4, 5, 6], [UNK, 4, 5, 5]])
     assert left(Constraints.of(FAR, minimum_length=9, no_repeat_ngram=1), written) == [{EOS}, {6}]
 
@@ -73,24 +67,18 @@ def test_they_are_free_where_anything_but_pad_and_start_may_come() -> None:
     assert not Constraints.of(torch.tensor([9]), no_repeat_ngram=2).is_unconstrained(2)
 
 
-@pytest.mark.parametrize("loop", [[7], [7, 8], [4, 5, 6, 7, 8]])
-def test_a_loop_is_repetitive_however_it_begins(loop: list[int]) -> None:
-    assert is_repetitive([1, 2, 3, *(loop * 30)])
-
-
-@pytest.mark.parametrize(
-    "tokens", [[], [7] * 14, range(60), [*range(20), *range(20)], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3]]
-)
-def test_a_text_that_says_something_twice_is_not(tokens: list[int]) -> None:
-    assert not is_repetitive(tokens)
+def test_a_loop_is_repetitive_and_a_text_that_says_something_twice_is_not() -> None:
+    for loop in ([7], [7, 8], [4, 5, 6, 7, 8]):
+        assert is_repetitive([1, 2, 3, *(loop * 30)])
+    for tokens in ([], [7] * 14, range(60), [*range(20), *range(20)], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3]):
+        assert not is_repetitive(tokens)
 
 
 def test_a_prompt_is_forced_and_counts_no_log_probability() -> None:
     constraints = Constraints.of(torch.tensor([5, 5]), [[7, 8], [7]], prompt_length=1)
     log_probs = torch.randn(2, 9).log_softmax(-1)
     first = constraints.apply(log_probs, torch.zeros(2, 0, dtype=torch.long))
-    assert first.argmax(1).tolist() == [7, 7]
-    assert first.amax(1).tolist() == [0, 0]
+    assert (first.argmax(1).tolist(), first.amax(1).tolist()) == ([7, 7], [0, 0])
     assert first.isinf().sum(1).tolist() == [8, 8]
     # what is forced after it keeps the model's number
     second = constraints.apply(log_probs, torch.tensor([[7], [7]]))

@@ -1,11 +1,10 @@
-import math
 
 import pytest
 import torch
 
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.search.score import PairScore, score_pairs
+from attent.search.score import score_pairs
 from attent.text.batches import BatchSize
 from attent.text.text import Pair
 from attent.text.tokenizer import BOS, EOS, CharTokenizer
@@ -28,6 +27,7 @@ def test_it_is_the_sum_over_tokens_and_stop() -> None:
             memory = model.encode(torch.tensor([SOURCE.encode(pair.source)]), torch.tensor([len(pair.source)]))
             log_probabilities = model.output(model.decode(memory, torch.tensor([[BOS, *target]])))[0].log_softmax(-1)
         assert score_pair.tokens == len(target) + 1
+        assert score_pair.per_token == score_pair.log_probability / score_pair.tokens
         assert score_pair.log_probability == pytest.approx(
             sum(log_probabilities[index, token].item() for index, token in enumerate([*target, EOS])), abs=1e-4
         )
@@ -38,12 +38,3 @@ def test_the_batch_does_not_matter(size: BatchSize) -> None:
     model = make_model()
     assert score_pairs(model, PAIRS, SOURCE, TARGET, size) == score_pairs(model, PAIRS, SOURCE, TARGET)
     assert score_pairs(model, PAIRS[::-1], SOURCE, TARGET, size)[::-1] == score_pairs(model, PAIRS, SOURCE, TARGET)
-
-
-def test_all_targets_together_are_certain_at_most() -> None:
-    single = score_pairs(make_model(), [Pair("ab", text) for text in ("", *"0123456")], SOURCE, TARGET)
-    assert sum(math.exp(result.log_probability) for result in single) < 1
-
-
-def test_per_token() -> None:
-    assert PairScore(-6.0, 4).per_token == -1.5
