@@ -90,26 +90,6 @@ def generating_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _train_on_captions(tmp_path_factory.mktemp("generating"), settings)
 
 
-CLASSIFYING = """
-task = "classify"
-[labelled]
-train = "{folder}/a.tsv"
-tokenizer = "char"
-[model]
-layers = 1
-width = 8
-feed_forward = 8
-heads = 2
-position = "learned"
-maximum_length = 12
-[training]
-updates = 2
-batch_pairs = 8
-precision = "float32"
-threads = 1
-"""
-
-
 @pytest.fixture(scope="session")
 def classifying_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of a classifier that reads 11 characters."""
@@ -117,9 +97,12 @@ def classifying_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from attent.tasks.settings import parse
 
     folder = tmp_path_factory.mktemp("classifying")
+    corpus = f'[labelled]\ntrain = "{folder}/a.tsv"\ntokenizer = "char"'
+    tables = CAPTIONS.replace("fill-mask", "classify").replace('[lines]\ntrain = "train.txt"', corpus)
+    tables = tables.replace("heads = 2", 'heads = 2\nposition = "learned"\nmaximum_length = 12')
     lines = "".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40))
     (folder / "a.tsv").write_text(lines, encoding="utf-8")
-    follow(parse(CLASSIFYING.format(folder=folder), "classifying.toml"), folder / "run")
+    follow(parse(tables, "classifying.toml"), folder / "run")
     return folder / "run"
 
 

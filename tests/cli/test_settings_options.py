@@ -95,14 +95,6 @@ def test_a_wrong_option_is_refused(words: str, problem: str) -> None:
     assert result.exit_code == 2 and problem in result.output
 
 
-def test_help_has_text_bounds_default_and_variable() -> None:
-    lines = " ".join(run(carry, "--help", COLUMNS="200").output.split())
-    told = ("Number of apples.", "--sorted / --mixed", "--name NAME", "BASKET_APPLES", "0<=x<=9", "[default: none]")
-    assert [text for text in told if text not in lines] == []
-    assert "Beam size: hypotheses kept" in (offered := run(look, "--help", COLUMNS="200").output)
-    assert "[default: 1]" in offered
-
-
 def test_an_offer_tells_what_was_given() -> None:
     from attent.search.settings import SearchSettings
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attent.comparison.runs import compare, share_of_words
-from attent.errors import ArgumentError, RunError, UnknownNameError
+from attent.errors import ArgumentError, RunError
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.evaluation import bleu
 from attent.tasks.translation.translator import load
@@ -47,8 +47,6 @@ def test_what_cannot_be_compared(run_folder: Path, files: tuple[Path, Path], tmp
             compare(runs, *files, out)
     with pytest.raises(RunError, match="is not a run folder"):
         compare([copy, tmp_path], *files, out)
-    with pytest.raises(UnknownNameError, match="tokenizer"):
-        compare([copy, run_folder], *files, out, tokenize="some")
     files[1].write_text("one", encoding="utf-8")
     with pytest.raises(ArgumentError, match="got 5 lines and 1 references"):
         compare([copy, run_folder], *files, out)

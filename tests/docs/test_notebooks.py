@@ -71,11 +71,8 @@ def test_no_block_is_missing(pages: list[Any], path: Path) -> None:
     (page,) = [page for page in pages if page.name == path.relative_to(ROOT).as_posix()]
     saved = "\n".join(cell.source + "\n" + printed(cell) for cell in notebook.cells)
     assert not [block.location for block in page.blocks if block.language != "console" and block.text not in saved]
-
-
-@learnt
-def test_a_notebook_needs_no_other_file(path: Path) -> None:
-    for cell in notebook_of(path).cells:
+    # nor does it need another file
+    for cell in notebook.cells:
         pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", cell.source) if cell.cell_type == "markdown" else []
         assert all(picture.removeprefix("attachment:") in cell.attachments for picture in pictures)
         assert "<!-- " not in cell.source
@@ -85,12 +82,8 @@ def test_a_notebook_needs_no_other_file(path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_page_of_maps_holds_one_to_point_at(window: Any, tmp_path: Path) -> None:
-    frames = [
-        frame
-        for cell in notebook_of(ROOT / "docs" / "learn" / "seeing.md").cells
-        if cell.cell_type == "code"
-        for frame in displayed_pages(cell)
-    ]
+    cells = notebook_of(ROOT / "docs" / "learn" / "seeing.md").cells
+    frames = [frame for cell in cells if cell.cell_type == "code" for frame in displayed_pages(cell)]
     (tmp_path / "frame.html").write_text("<!DOCTYPE html><meta charset=utf-8>" + "".join(frames), encoding="utf-8")
     opened = window.open(tmp_path / "frame.html")
     (inside,) = opened.frames[1:]
@@ -110,9 +103,8 @@ def test_a_notebook_shows_what_happens(
         (tmp_path / name).symlink_to(ROOT / name)
     # commands are found where this Python is, print no colours, and leave nothing in the home folder; one thread, as in
     # other tests
-    values = {"COLUMNS": "80", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"} | dict.fromkeys(
-        ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"), str(tmp_path)
-    )
+    values = {"COLUMNS": "80", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    values |= {"IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
     for name, value in values.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")

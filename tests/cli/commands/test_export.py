@@ -52,10 +52,3 @@ def test_an_export_to_onnx_translates_as_attent_does(attent, run_folder: Path, t
         arguments = ("translate", run_folder, "en | 3/3/2026", "--max-length", 6, *options)
         reference, actual = attent(*arguments, "--engine", "onnx", "--exported", folder), attent(*arguments)
         assert [line.split(" ||| ")[:2] for line in reference.out] == [line.split(" ||| ")[:2] for line in actual.out]
-
-
-def test_a_name_that_no_engine_takes_is_refused(attent, run_folder: Path, tmp_path: Path) -> None:
-    done = attent("export", run_folder, "--to", "ctranslate2", "--out", f"{tmp_path}/caf\udce9")
-    assert done.code == 2
-    assert done.err[0].startswith("attent: --out is not UTF-8: ")
-    assert not list(tmp_path.iterdir())
