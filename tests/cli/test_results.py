@@ -40,11 +40,7 @@ run({[str(option) for option in (*options, "--out", killed)]!r})
     done = attent(*options, "--out", killed, "--resume")
     assert (done.code, done.err[0][:7]) == (2, "line 13")
     assert killed.read_bytes() == whole.read_bytes()
-    assert attent(*options, "--out", killed, "--resume") == (
-        0,
-        [],
-        [f"{killed} already exists: nothing is left to do"],
-    )
+    assert attent(*options, "--out", killed, "--resume") == (0, [], [f"{killed} already exists: nothing is left to do"])
     assert attent(*options, "--out", killed).err == [
         f"attent: {killed} already exists: name another file, or remove it"
     ]

@@ -1,13 +1,10 @@
 import json
-import math
 from pathlib import Path
 
 import pytest
 import torch
 import why
-from why import compare, gradient_norms, model_entropy, random_entropy, random_gradient
-
-from attent.comparison import trainings
+from why import compare, gradient_norms, random_entropy, random_gradient
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,11 +58,3 @@ def test_the_gradient_of_a_query_by_hand(monkeypatch: pytest.MonkeyPatch) -> Non
     moved = (value[0] - value[1]) @ (direction[0] / direction[0].norm())
     expected = first * second * moved.abs() * (key[0] - key[1]).norm()
     assert random_gradient("dot", 3) == pytest.approx(expected.item(), rel=1e-4)
-
-
-def test_the_entropy_of_a_model_is_that_of_its_sources(small: None) -> None:
-    run_settings = trainings.settings_on_dates(trainings.TRANSFORMER, updates=1, minutes=None, seed=1)
-    pairs = trainings.dates_corpus(run_settings.dates).validation
-    entropy = model_entropy(run_settings.model, pairs)
-    assert 0 < entropy < math.log(max(len(pair.source) for pair in pairs))
-    assert model_entropy(run_settings.model, pairs) == entropy

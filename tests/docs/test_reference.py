@@ -120,14 +120,3 @@ def test_the_page_of_formats_names_every_key_and_file_of_a_run() -> None:
     files = [checkpoint.OPTIMIZER, checkpoint.AVERAGE, checkpoint.AVERAGED_MODEL, checkpoint.STATE]
     assert not [name for name in (*RunConfig.model_fields, *keys, *files) if f"`{name}`" not in page]
     assert f"of the folder: {FORMAT};" in page
-
-
-def test_sections_of_a_docstring_become_tables(hook: dict[str, Any]) -> None:
-    text = "Return `a` < b.\n\nArgs:\n    top_k, top_p: as\n        above.\n\nReturns:\n    A number."
-    assert hook["docstring_sections"](text) == {
-        "": "Return `a` < b.",
-        "Args": "top_k, top_p: as\n    above.",
-        "Returns": "A number.",
-    }
-    assert hook["entries"]("top_k, top_p: as\n    above.") == {"top_k": "as above.", "top_p": "as above."}
-    assert "<p>Return <code>a</code> &lt; b.</p>" in hook["documented"](text)

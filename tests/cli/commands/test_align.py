@@ -51,7 +51,7 @@ def expected(run: Path, selector: AttentionSelector, **options: object) -> list[
 
 
 def test_one_pair_in_one_line_out(
-    attent, run_folder: Path, file: Path, two_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    attent, run_folder: Path, file: Path, two_files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = expected(run_folder, AttentionSelector())
     assert [len(line.split()) for line in lines] == [3, 0, 2, 0, 1]
@@ -65,9 +65,6 @@ def test_one_pair_in_one_line_out(
     for pair, line in zip(PAIRS, lines, strict=True):
         single.write_text("\t".join(pair) + "\n", encoding="utf-8")
         assert attent("align", run_folder, single).out == [line]
-
-
-def test_nothing_to_align_is_said(attent, run_folder: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty.tsv"
     empty.touch()
     assert attent("align", run_folder, empty) == (0, [], [f"{empty} is empty: nothing to align"])

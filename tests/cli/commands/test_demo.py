@@ -48,7 +48,7 @@ def test_its_own_folder_is_made_anew_without_pictures_where_matplotlib_is_missin
     for _ in range(2):
         done = attent("demo")
         assert done.code == 0 and "no pictures: pictures need matplotlib" in done.err
-    assert LAST_LINE.fullmatch(done.out[-1])
+        assert LAST_LINE.fullmatch(done.out[-1])
     assert (tmp_path / "runs" / "dates-demo" / "config.json").is_file()
     done = attent("demo", "--out", Path("runs") / "dates-demo")
     assert done.code == 2 and "already exists" in done.err[-1]
