@@ -11,9 +11,9 @@ from torch import Tensor
 
 from attent.alignment import forced_decoding as forced_decoding_module
 from attent.alignment.aligner import all_selectors, extract_links
-from attent.alignment.forced_decoding import ABOUT, ABOUT_LABELS, AttentionSelector, forced_batches, source_attention
+from attent.alignment.forced_decoding import AttentionSelector, forced_batches, source_attention
 from attent.attention.capture.watch import watch
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError
 from attent.models.model import EncoderDecoder
 from attent.models.rnn import RNN
 from attent.models.settings import RnnSettings, TransformerSettings
@@ -159,21 +159,9 @@ def test_bahdanaus_row_cannot_be_about_the_token_read_in(name: str, knows: bool)
     assert not torch.allclose(first[3], second[3], atol=1e-7)
 
 
-def test_both_answers_have_a_name() -> None:
-    assert ABOUT == ("produced", "read")
-    assert str(AttentionSelector()) == "last layer, mean over heads, rows about the token produced"
-    assert str(AttentionSelector(1, 0, "read")) == f"layer 1, head 0, rows about {ABOUT_LABELS['read']}"
-    with pytest.raises(UnknownNameError, match="did you mean 'produced'"):
-        AttentionSelector(about="producd")  # pyright: ignore[reportArgumentType]
-
-
 def test_a_layer_head_or_attention_that_is_not_there() -> None:
-    for selector, says in (
-        (AttentionSelector(layer=2), "layer must be from 0 to 1, got 2"),
-        (AttentionSelector(layer=0, head=-1), "head must be from 0 to 1, got -1"),
-    ):
-        with pytest.raises(ArgumentError, match=says):
-            source_attention(make_transformer(), SOURCES, TARGETS, selector)
+    with pytest.raises(ArgumentError, match="head must be from 0 to 1, got -1"):
+        source_attention(make_transformer(), SOURCES, TARGETS, AttentionSelector(layer=0, head=-1))
     with pytest.raises(ArgumentError, match="without attention to the source has no alignment"):
         source_attention(rnn("none"), SOURCES, TARGETS)
 

@@ -87,8 +87,7 @@ def test_other_examples_are_judged(attent, classifying_folder: Path, tmp_path: P
     assert "1 dropped: longer than the 11 tokens, vectors or patches that this model can read (line 3)" in errors
     assert "1 dropped: no tab between text and label (line 5)" in errors
 
-
-def test_a_label_that_the_run_does_not_know_is_refused(attent, classifying_folder: Path, tmp_path: Path) -> None:
+    # a label that the run does not know is refused
     (tmp_path / "b.tsv").write_text("some\tz\n")
     done = attent("evaluate", classifying_folder, "--labelled", tmp_path / "b.tsv")
     assert done.code == 2 and "the run does not know the label 'z'; it knows x, y" in done.err[-1]

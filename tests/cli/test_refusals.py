@@ -106,6 +106,7 @@ TRANSLATING = {
     "translate RUN a --engine marian": "'attent', 'ctranslate2', 'onnx'",
     "translate RUN a --glossary a --sample": "give --glossary or --sample, not both",
     "translate RUN a --resume": "--resume needs the file to resume: --out FILE",
+    "translate RUN letter.odt": "letter.odt is a document: name its translation with --out FILE.odt",
     "translate RUN a --each-line": "--each-line is for documents",
     "translate RUN a --markup html --alignments": "--markup translates documents",
     "translate RUN a --markup html --n-best 1": "--markup translates documents",
@@ -259,7 +260,7 @@ def test_a_command_is_refused_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = {"pairs.tsv": "a\tb\nc d\te\n", "train.zh": "a\n", "valid.de.gz": "b\n", "lines.txt": "one\ntwo\n"}
-    for name, text in (files | {"empty.tsv": ""}).items():
+    for name, text in (files | {"empty.tsv": "", "letter.odt": ""}).items():
         Path(name).write_text(text, encoding="utf-8")
     before = sorted(tmp_path.rglob("*"))
     folders = {"RUN": "run_folder", "FILLING": "filling_folder", "GENERATING": "generating_folder"}
