@@ -11,12 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
-from torch.nn.attention import (
-    SDPBackend,
-    current_flash_attention_impl,
-    list_flash_attention_impls,
-    sdpa_kernel,
-)
+from torch.nn.attention import SDPBackend, current_flash_attention_impl, list_flash_attention_impls, sdpa_kernel
 
 from attent.attention.attend import attend
 from attent.attention.backends.heuristics import ROWS, using_row

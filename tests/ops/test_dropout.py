@@ -109,7 +109,7 @@ def test_the_expectation_is_preserved(implementation: str, monkeypatch: pytest.M
     query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.rand(2, 7, 2)
     expected = attend(query, key, value)
     outputs = torch.stack(
-        [attend(query, key, value, dropout=0.4, seed=seed, implementation=implementation) for seed in range(400)],
+        [attend(query, key, value, dropout=0.4, seed=seed, implementation=implementation) for seed in range(400)]
     )
     assert not torch.equal(outputs[0], outputs[1])
     deviation = outputs.std(0) / math.sqrt(len(outputs))

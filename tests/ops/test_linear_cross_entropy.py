@@ -17,12 +17,9 @@ from attent.ops.linear_cross_entropy import linear_cross_entropy
 def make_inputs(
     dtype: torch.dtype = torch.float64, tokens: int = 13, bias: bool = True, classes: int = 7
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    features, weight = (
-        torch.randn(tokens, 5, dtype=dtype).requires_grad_(),
-        torch.randn(classes, 5, dtype=dtype).requires_grad_(),
-    )
-    shift = torch.randn(classes, dtype=dtype).requires_grad_() if bias else None
-    return features, weight, shift, torch.randint(0, classes, (tokens,))
+    shapes = (tokens, 5), (classes, 5), (classes,)
+    features, weight, shift = (torch.randn(shape, dtype=dtype).requires_grad_() for shape in shapes)
+    return features, weight, shift if bias else None, torch.randint(0, classes, (tokens,))
 
 
 def textbook(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float) -> Tensor:
@@ -33,11 +30,14 @@ def textbook_r_drop(
     features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, alpha: float
 ) -> Tensor:
     logs = F.log_softmax(F.linear(features, weight, bias), -1)
-    first, second = logs[0::2], logs[1::2]
-    combined = F.kl_div(second, first, reduction="batchmean", log_target=True) + F.kl_div(
-        first, second, reduction="batchmean", log_target=True
-    )
+    pairs = (logs[0::2], logs[1::2]), (logs[1::2], logs[0::2])
+    combined = sum(F.kl_div(*pair, reduction="batchmean", log_target=True) for pair in pairs)
     return textbook(features, weight, bias, target, smoothing) + alpha / 4 * combined
+
+
+def chunk_loss(*arguments: Any) -> fused.ChunkLoss:
+    """The loss of logits and its slopes, by the way that is to be had."""
+    return (fused._native_loss if native.library() is not None else fused.reference_loss)(*arguments)
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fused, name, 23)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("minimum", [1, 5, 128])
+@pytest.mark.parametrize(
+    ("bias", "smoothing", "minimum"), [(True, 0.1, 1), (False, 0.0, 5), (True, 0.0, 128), (False, 1.0, 1)]
+)
 def test_loss_and_gradients_are_those_of_the_two_in_turn(
     bias: bool, smoothing: float, minimum: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,9 +64,10 @@ def test_loss_and_gradients_are_those_of_the_two_in_turn(
 
 
 @pytest.mark.usefixtures("way", "small_chunks")
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("classes", [1, 3, 16, 31, 67, 211])
+@pytest.mark.parametrize(
+    ("classes", "smoothing", "bias"),
+    [(1, 0.1, True), (3, 0.0, False), (16, 1.0, True), (31, 0.1, False), (67, 0.0, True), (211, 0.1, True)],
+)
 def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(bias: bool, smoothing: float, classes: int) -> None:
     inputs = make_inputs(torch.float32, tokens=59, bias=bias, classes=classes)
     results = []
@@ -83,9 +84,9 @@ def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(bias: bool, smoothing: floa
 
 
 @pytest.mark.usefixtures("way", "small_chunks")
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("classes", [1, 3, 31, 211])
+@pytest.mark.parametrize(
+    ("classes", "smoothing", "bias"), [(1, 0.1, True), (3, 0.0, False), (31, 0.1, False), (211, 0.1, True)]
+)
 def test_two_predictions_of_a_token_shall_agree(bias: bool, smoothing: float, classes: int) -> None:
     features, weight, shift, target = make_inputs(torch.float32, tokens=58, bias=bias, classes=classes)
     target = target[0::2].repeat_interleave(2)
@@ -109,8 +110,7 @@ def test_slopes_of_two_predictions_are_rounded_once(classes: int) -> None:
     exact = (logits.double() + bias.double()).requires_grad_()
     expected = 36 * textbook_r_drop(exact, torch.eye(classes, dtype=torch.float64), None, target, 0.1, 2.0)
     slopes = torch.autograd.grad(expected, exact)[0]
-    loss_function = fused._native_loss if native.library() is not None else fused.reference_loss
-    loss, result, of_bias = loss_function(logits.clone(), bias, target, 0.1, True, 2.0)
+    loss, result, of_bias = chunk_loss(logits.clone(), bias, target, 0.1, True, 2.0)
     assert result is not None and of_bias is not None
     torch.testing.assert_close(loss.double(), expected.detach(), atol=1e-3, rtol=1e-5)
     torch.testing.assert_close(result.double(), slopes, atol=3e-6, rtol=2**-8)
@@ -121,43 +121,35 @@ def test_slopes_of_two_predictions_are_rounded_once(classes: int) -> None:
 def test_two_predictions_with_nan_are_nan_alone() -> None:
     logits, target = torch.randn(6, 67), torch.tensor([3, 3, 1, 1, 7, 7])
     logits[3, 40] = math.nan
-    loss_function = fused._native_loss if native.library() is not None else fused.reference_loss
-    loss, slope, _ = loss_function(logits, None, target, 0.1, True, 2.0)
+    loss, slope, _ = chunk_loss(logits, None, target, 0.1, True, 2.0)
     assert slope is not None and loss.isnan() and slope[2:4].isnan().all() and slope[[0, 1, 4, 5]].isfinite().all()
 
 
-def loss_and_slopes(
-    logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The loss of logits and its slopes, by the way that is to be had."""
-    loss_function = fused._native_loss if native.library() is not None else fused.reference_loss
-    loss, slope, of_bias = loss_function(logits.clone(), bias, target, smoothing, True)
-    assert slope is not None and slope.dtype == logits.dtype
-    return loss, slope, of_bias
-
-
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("classes", [1, 15, 32, 131, 1009])
+@pytest.mark.parametrize(
+    ("dtype", "classes"),
+    [*((torch.float32, size) for size in (1, 32, 131)), (torch.bfloat16, 15), (torch.bfloat16, 1009)],
+)
 def test_slopes_are_rounded_once(dtype: torch.dtype, classes: int) -> None:
     logits, bias = (9 * torch.randn(37, classes)).to(dtype), torch.randn(classes)
     target = torch.randint(0, classes, (37,))
     exact = (logits.double() + bias.double()).requires_grad_()
     expected = F.cross_entropy(exact, target, label_smoothing=0.1, reduction="sum")
     slopes = torch.autograd.grad(expected, exact)[0]
-    loss, result, of_bias = loss_and_slopes(logits, bias, target, 0.1)
-    assert loss.dtype == torch.float32
+    loss, result, of_bias = chunk_loss(logits.clone(), bias, target, 0.1, True)
+    assert result is not None and of_bias is not None
+    assert (loss.dtype, result.dtype) == (torch.float32, dtype)
     torch.testing.assert_close(loss.double(), expected.detach(), atol=1e-5, rtol=1e-6)
     torch.testing.assert_close(result.double(), slopes, atol=3e-7, rtol=2**-8 if dtype == torch.bfloat16 else 3e-6)
-    assert of_bias is not None
     torch.testing.assert_close(of_bias.double(), slopes.sum(0), atol=3e-6, rtol=3e-6)
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, -3e38])
-@pytest.mark.parametrize("position", [0, 40, 66])
-def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(smoothing: float, value: float, position: int) -> None:
+@pytest.mark.parametrize(
+    ("value", "position", "smoothing"),
+    [(-math.inf, 0, 0.0), (-math.inf, 66, 0.1), (math.inf, 40, 0.1), (math.nan, 66, 0.0), (-3e38, 40, 0.1)],
+)
+def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(value: float, position: int, smoothing: float) -> None:
     logits, target = torch.randn(5, 67), torch.tensor([3, 66, 1, 40, 7])
     logits[2, position] = value
     logits[4] = -math.inf
@@ -166,13 +158,13 @@ def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(smoothing: float
         logs = F.log_softmax(single, -1)
         terms = (1 - smoothing) * -logs[:, target[row]].sum()
         expected = terms - smoothing * logs.mean() if smoothing else terms
-        loss, slope, _ = loss_and_slopes(logits[row : row + 1], None, target[row : row + 1], smoothing)
+        loss, slope, _ = chunk_loss(logits[row : row + 1].clone(), None, target[row : row + 1], smoothing, True)
         torch.testing.assert_close(loss, expected.detach(), equal_nan=True)
         expected_values = logs.detach().exp() - smoothing / 67
         expected_values[0, target[row]] -= 1 - smoothing
         torch.testing.assert_close(slope, expected_values, equal_nan=True)
-    _, slope, _ = loss_and_slopes(logits.bfloat16(), None, target, smoothing)
-    assert slope[[0, 1, 3]].isfinite().all()
+    _, slope, _ = chunk_loss(logits.bfloat16(), None, target, smoothing, True)
+    assert slope is not None and slope[[0, 1, 3]].isfinite().all()
     assert slope[4].isnan().all()
 
 
@@ -210,19 +202,14 @@ def test_a_model_in_16_bits_has_gradients_in_16_bits() -> None:
 @pytest.mark.usefixtures("way")
 def test_parts_of_larger_tensors_are_read_where_they_lie() -> None:
     features, weight, bias, target = make_inputs(torch.float32, tokens=40)
-    strided = (
-        features.T.contiguous().T,
-        weight.T.contiguous().T,
-        torch.stack((bias, bias), 1)[:, 0],
-        torch.stack((target, target), 1)[:, 0],
-    )
+    strided = [part.T.contiguous().T for part in (features, weight)]
+    strided += [torch.stack((part, part), 1)[:, 0] for part in (bias, target)]
     torch.testing.assert_close(linear_cross_entropy(*strided, 0.1), textbook(features, weight, bias, target, 0.1))
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_no_tokens_have_no_loss(dtype: torch.dtype) -> None:
-    features, weight, bias, target = make_inputs(dtype, tokens=0)
+def test_no_tokens_have_no_loss() -> None:
+    features, weight, bias, target = make_inputs(torch.float32, tokens=0)
     loss = linear_cross_entropy(features, weight, bias, target, 0.1)
     assert loss.item() == 0
     assert all(not gradient.any() for gradient in torch.autograd.grad(loss, (features, weight, bias)))
@@ -238,36 +225,26 @@ def test_a_target_that_is_no_class_raises(label: int) -> None:
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_without_gradients_none_are_computed(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    features, weight, bias, target = make_inputs(dtype)
-    expected = textbook(features, weight, bias, target, 0.2)
-
-    def never(*arguments: Any, **more: Any) -> Tensor:
-        raise AssertionError
-
-    monkeypatch.setattr(torch, "mm", never)
+def test_without_gradients_none_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = make_inputs(torch.float32)
+    expected = textbook(*inputs, 0.2)
+    monkeypatch.setattr(torch, "mm", None)
     with torch.no_grad():
-        torch.testing.assert_close(linear_cross_entropy(features, weight, bias, target, 0.2), expected.detach())
+        torch.testing.assert_close(linear_cross_entropy(*inputs, 0.2), expected.detach())
 
 
 def test_no_tensor_of_all_logits_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "CHUNK", 1)
     monkeypatch.setattr(fused, "MIN_TOKENS", 16)
     sizes: list[int] = []
-    real = F.log_softmax
-
-    def watched(logits: Tensor, axis: int) -> Tensor:
-        sizes.append(logits.numel())
-        return real(logits, axis)
-
-    monkeypatch.setattr(F, "log_softmax", watched)
-    features, weight, bias, target = make_inputs(tokens=100)
+    log_softmax = F.log_softmax
+    monkeypatch.setattr(
+        F, "log_softmax", lambda logits, axis: sizes.append(logits.numel()) or log_softmax(logits, axis)
+    )
+    inputs = make_inputs(tokens=100)
     saved: list[int] = []
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda tensor: saved.append(tensor.numel()) or tensor, lambda tensor: tensor
-    ):
-        linear_cross_entropy(features, weight, bias, target).backward()
+    with torch.autograd.graph.saved_tensors_hooks(lambda part: saved.append(part.numel()) or part, lambda part: part):
+        linear_cross_entropy(*inputs).backward()
     assert max(sizes) == 16 * 7
     assert max(saved) <= 100 * 5
 
@@ -277,16 +254,12 @@ def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "NATIVE_BYTES", 1)
     monkeypatch.setattr(fused, "MIN_NATIVE_TOKENS", 16)
     sizes: list[int] = []
-    real = native.run
-
-    def watched(name: str, tensors: tuple[Tensor, ...], *numbers: float) -> None:
-        sizes.append(tensors[0].numel())
-        real(name, tensors, *numbers)
-
-    monkeypatch.setattr(native, "run", watched)
-    features, weight, bias, target = make_inputs(torch.float32, tokens=100)
-    linear_cross_entropy(features, weight, bias, target).backward()
-    assert sizes == [16 * 7] * 6 + [4 * 7]
+    run = native.run
+    monkeypatch.setattr(
+        native, "run", lambda name, parts, *numbers: sizes.append(len(parts[0])) or run(name, parts, *numbers)
+    )
+    linear_cross_entropy(*make_inputs(torch.float32, tokens=100)).backward()
+    assert sizes == [16] * 6 + [4]
 
 
 @pytest.mark.usefixtures("way")
@@ -298,16 +271,19 @@ def test_one_number_by_hand(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.needs_amx
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize(
-    ("tokens", "width", "classes"), [(1, 32, 1), (7, 32, 5), (33, 64, 97), (513, 32, 300), (1100, 96, 2051)]
+    ("tokens", "width", "classes", "smoothing", "bias"),
+    [
+        (1, 32, 1, 0.1, True),
+        (7, 32, 5, 0.0, False),
+        (33, 64, 97, 1.0, True),
+        (513, 32, 300, 0.1, False),
+        (1100, 96, 2051, 0.0, True),
+    ],
 )
 def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int, smoothing: float, bias: bool) -> None:
-    features, weight = (
-        torch.randn(tokens, width).bfloat16().requires_grad_(),
-        (0.3 * torch.randn(classes, width)).bfloat16().float(),
-    )
+    features = torch.randn(tokens, width).bfloat16().requires_grad_()
+    weight = (0.3 * torch.randn(classes, width)).bfloat16().float()
     inputs = [features, weight.requires_grad_(), *([torch.randn(classes).requires_grad_()] if bias else [])]
     target = torch.randint(0, classes, (tokens,))
     with torch.autocast("cpu", torch.bfloat16):
@@ -315,9 +291,8 @@ def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int
     exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
     expected = textbook(exact[0], exact[1], exact[2] if bias else None, target, smoothing)
     torch.testing.assert_close(loss.double(), expected, atol=3e-6, rtol=1e-6)
-    for actual, right in zip(
-        torch.autograd.grad(3 * loss, inputs), torch.autograd.grad(3 * expected, exact), strict=True
-    ):
+    gradients = torch.autograd.grad(3 * loss, inputs), torch.autograd.grad(3 * expected, exact)
+    for actual, right in zip(*gradients, strict=True):
         # one class alone has no slopes
         assert (actual.double() - right).abs().max() <= 2**-7 * right.abs().max() + 1e-9
 
@@ -325,12 +300,8 @@ def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int
 @pytest.mark.needs_amx
 @pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, -3e38])
 def test_by_tiles_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(value: float) -> None:
-    features, weight, target = (
-        torch.randn(5, 32).bfloat16(),
-        torch.randn(67, 32).bfloat16().float(),
-        torch.tensor([3, 66, 1, 40, 7]),
-    )
-    features[2, 3] = value
+    features, weight = torch.randn(5, 32).bfloat16(), torch.randn(67, 32).bfloat16().float()
+    features[2, 3], target = value, torch.tensor([3, 66, 1, 40, 7])
     actual = loss_rows(features, weight, target)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "has_amx", lambda: False)
@@ -349,10 +320,8 @@ def loss_rows(features: Tensor, weight: Tensor, target: Tensor) -> list[tuple[Te
     """Each token's loss, and its gradient when all are computed together."""
     features = features.clone().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
-        losses = [
-            linear_cross_entropy(row[None], weight, None, label[None], 0.1)
-            for row, label in zip(features, target, strict=True)
-        ]
+        rows = zip(features, target, strict=True)
+        losses = [linear_cross_entropy(row[None], weight, None, label[None], 0.1) for row, label in rows]
         (slopes,) = torch.autograd.grad(linear_cross_entropy(features, weight, None, target, 0.1), features)
     return list(zip((loss.detach() for loss in losses), slopes, strict=True))
 

@@ -40,8 +40,7 @@ def test_one_of_other_sources_is_not_called(change: str, tmp_path: Path, monkeyp
     monkeypatch.setattr(native, "find_spec", lambda name: ModuleSpec(name, None, origin=str(tmp_path / "it.so")))
     monkeypatch.setattr(native, "SIGNATURES", {"attent_from_the_future": []})
     with pytest.warns(
-        UserWarning,
-        match=r"not used: .*from sources that differ .*compile it again: pip install --editable /",
+        UserWarning, match=r"not used: .*from sources that differ .*compile it again: pip install --editable /"
     ):
         assert native.library.__wrapped__() is None
 
