@@ -5,7 +5,9 @@ Whatever `auto` takes, they are the formula's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import cycle, product
 from typing import Any
 
 import pytest
@@ -41,21 +43,25 @@ def leaves(inputs: list[Tensor]) -> list[Tensor]:
     return [tensor.clone().requires_grad_() for tensor in inputs]
 
 
-def many_gradients(attention: Attention, inputs: list[Tensor]) -> Any:
+def many_gradients(attention: Attention, inputs: list[Tensor], by_vmap: bool = False) -> Any:
     leaf_inputs = leaves(inputs)
     context = attention(*leaf_inputs)
     several = drawn(6, *context.shape, seed=9, dtype=context.dtype)
-    return torch.autograd.grad(context, leaf_inputs, several, is_grads_batched=True, materialize_grads=True)
+
+    def gradients_of(gradient: Tensor, **options: bool) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(context, leaf_inputs, gradient, materialize_grads=True, **options)
+
+    if by_vmap:
+        return torch.vmap(partial(gradients_of, retain_graph=True))(several)
+    return gradients_of(several, is_grads_batched=True)
 
 
-def many_gradients_by_vmap(attention: Attention, inputs: list[Tensor]) -> Any:
-    leaf_inputs = leaves(inputs)
-    context = attention(*leaf_inputs)
+def total(attention: Attention) -> Attention:
+    return lambda *inputs: attention(*inputs).sin().sum()
 
-    def gradients_of(gradient: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(context, leaf_inputs, gradient, retain_graph=True, materialize_grads=True)
 
-    return torch.vmap(gradients_of)(drawn(6, *context.shape, seed=9, dtype=context.dtype))
+def of_one(attention: Attention) -> Attention:
+    return lambda *inputs: attention(*(part[None] for part in inputs))
 
 
 def tangents_of_gradients(attention: Attention, inputs: list[Tensor]) -> Any:
@@ -71,50 +77,37 @@ def tangents_of_gradients(attention: Attention, inputs: list[Tensor]) -> Any:
 
 def gradient_of_a_gradient(attention: Attention, inputs: list[Tensor]) -> Any:
     """One by torch.func, whose own is PyTorch's."""
-    (query, *rest), inner = leaves(inputs), func.grad(lambda query, *rest: attention(query, *rest).sin().sum())
-    return torch.autograd.grad(inner(query, *rest).square().sum(), [query, *rest], materialize_grads=True)
+    leaf_inputs = leaves(inputs)
+    inner = func.grad(total(attention))(*leaf_inputs)
+    return torch.autograd.grad(inner.square().sum(), leaf_inputs, materialize_grads=True)
 
 
-def per_sample(attention: Attention, inputs: list[Tensor]) -> Any:
-    return torch.vmap(
-        func.grad(lambda *arguments: attention(*(part[None] for part in arguments)).sin().sum(), argnums=(0, 1, 2))
-    )(*inputs)
-
-
+ALL = (0, 1, 2)
 DERIVATIVES: dict[str, Callable[[Attention, list[Tensor]], Any]] = {
     "many gradients": many_gradients,
-    "many gradients by vmap": many_gradients_by_vmap,
+    "many gradients by vmap": partial(many_gradients, by_vmap=True),
     "tangents of gradients": tangents_of_gradients,
-    "grad": lambda attention, inputs: func.grad(
-        lambda *arguments: attention(*arguments).sin().sum(), argnums=(0, 1, 2)
-    )(*inputs),
-    "jacrev": lambda attention, inputs: func.jacrev(attention, argnums=(0, 1, 2))(*inputs),
-    "jacfwd": lambda attention, inputs: func.jacfwd(attention, argnums=(0, 1, 2))(*inputs),
-    "hessian": lambda attention, inputs: func.hessian(
-        lambda *arguments: attention(*arguments).sin().sum(), argnums=(0, 1)
-    )(*inputs),
+    "grad": lambda attention, inputs: func.grad(total(attention), ALL)(*inputs),
+    "jacrev": lambda attention, inputs: func.jacrev(attention, ALL)(*inputs),
+    "jacfwd": lambda attention, inputs: func.jacfwd(attention, ALL)(*inputs),
+    "hessian": lambda attention, inputs: func.hessian(total(attention), (0, 1))(*inputs),
     "hessian, vectorised": lambda attention, inputs: torch.autograd.functional.hessian(
-        lambda *arguments: attention(*arguments).sin().sum(), tuple(inputs), vectorize=True
+        total(attention), tuple(inputs), vectorize=True
     ),
     "jacobian, forward mode": lambda attention, inputs: torch.autograd.functional.jacobian(
         attention, tuple(inputs), vectorize=True, strategy="forward-mode"
     ),
-    "per sample": per_sample,
+    "per sample": lambda attention, inputs: torch.vmap(func.grad(total(of_one(attention)), ALL))(*inputs),
     "gradient of a gradient": gradient_of_a_gradient,
-    "vmap": lambda attention, inputs: torch.vmap(lambda *arguments: attention(*(part[None] for part in arguments)))(
-        *inputs
-    ),
+    "vmap": lambda attention, inputs: torch.vmap(of_one(attention))(*inputs),
 }
 
 
 def assert_those_of_the_formula(derivative: str, attention: Attention, inputs: list[Tensor]) -> None:
-    actual, expected = (DERIVATIVES[derivative](attention_by(attention, way), inputs) for way in ("auto", "reference"))
+    ways = (partial(attention, implementation=way) for way in ("auto", "reference"))
+    actual, expected = (DERIVATIVES[derivative](way, inputs) for way in ways)
     exactly = inputs[0].dtype == torch.float64
     torch.testing.assert_close(actual, expected, rtol=1e-9 if exactly else 1e-3, atol=1e-9 if exactly else 1e-4)
-
-
-def attention_by(attention: Attention, implementation: str) -> Attention:
-    return lambda *inputs: attention(*inputs, implementation=implementation)
 
 
 def score_of(name: str, dtype: torch.dtype) -> Score:
@@ -124,21 +117,25 @@ def score_of(name: str, dtype: torch.dtype) -> Score:
     return score
 
 
+def cases() -> Iterator[tuple[str, str, str, torch.dtype]]:
+    """Every derivative of two scores, every score with two derivatives, and normalizers and types in turn."""
+    pairs = [*product(DERIVATIVES, ("scaled_dot", "additive")), *product(("grad", "many gradients"), SCORES)]
+    for number, (derivative, name) in enumerate(dict.fromkeys(pairs)):
+        yield (
+            derivative,
+            name,
+            ("softmax", "sparsemax")[number // 2 % 2],
+            (torch.float64, torch.float32)[number % 3 % 2],
+        )
+
+
 @pytest.mark.no_cover
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
-@pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("derivative", DERIVATIVES)
+@pytest.mark.parametrize(("derivative", "name", "normalizer", "dtype"), [*cases()])
 def test_derivatives_of_every_score(derivative: str, name: str, normalizer: str, dtype: torch.dtype) -> None:
-    score = score_of(name, dtype)
-
-    def attention(*inputs: Tensor, implementation: str) -> Tensor:
-        return attend(*inputs, score=score, normalizer=normalizer, mask="causal", implementation=implementation)
-
+    attention = partial(attend, score=score_of(name, dtype), normalizer=normalizer, mask="causal")
     assert_those_of_the_formula(derivative, attention, tensors(dtype))
 
 
-LONG = 64  # rows, so that bands are worth it
 CALLS: dict[str, dict[str, Any]] = {
     "dropout tiled": {"dropout": 0.3, "seed": 5},
     "dense": {"mask": Window(2, 1), "dropout": 0.3, "seed": 5},
@@ -152,9 +149,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize(
-    "derivative", [name for name in DERIVATIVES if not name.startswith(("jac", "hessian", "per", "vmap"))]
-)
+@pytest.mark.parametrize("derivative", ["many gradients", "many gradients by vmap", "tangents of gradients"])
 def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is what `auto` takes for its call, in more than one piece."""
     monkeypatch.setattr(bands, "TILE", 500)
@@ -172,18 +167,14 @@ def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: py
     if name == "dense" and chosen != "dense":
         pytest.skip("the extension is not compiled")
     assert chosen == name.split(",")[0].split()[-1]
-    assert_those_of_the_formula(
-        derivative, lambda *value, implementation: attend(*value, **arguments, implementation=implementation), inputs
-    )
+    assert_those_of_the_formula(derivative, partial(attend, **arguments), inputs)
 
 
 @pytest.mark.parametrize("name", ["scaled_dot", "additive"])
 def test_per_sample_gradients_of_parameters(name: str) -> None:
     score, inputs = score_of(name, torch.float32), tensors(torch.float32)
-    projection = {
-        "weight": drawn(D, D, seed=30, dtype=torch.float32),
-        **{f"score.{key}": part for key, part in score.named_parameters()},
-    }
+    projection = {"weight": drawn(D, D, seed=30, dtype=torch.float32)}
+    projection |= {f"score.{key}": part for key, part in score.named_parameters()}
 
     def loss(parameters: dict[str, Tensor], query: Tensor, key: Tensor, value: Tensor, implementation: str) -> Tensor:
         own = {key.removeprefix("score."): part for key, part in parameters.items() if key.startswith("score.")}
@@ -202,8 +193,7 @@ def test_per_sample_gradients_of_parameters(name: str) -> None:
     torch.testing.assert_close({key: part[1] for key, part in actual.items()}, single)
 
 
-@pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
+@pytest.mark.parametrize(("name", "normalizer"), [*zip(SCORES, cycle(("softmax", "sparsemax")), strict=False)])
 def test_batched_gradients_pass_pytorchs_own_check(name: str, normalizer: str) -> None:
     score = score_of(name, torch.float64)
     leaf_inputs, rest = leaves(tensors()), []
