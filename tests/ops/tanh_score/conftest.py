@@ -7,9 +7,6 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-GPU = torch.cuda.is_available()
-
-
 MISSING = None if find_spec("triton") else "no Triton: it is installed with torch for CUDA"
 
 
@@ -18,7 +15,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     """The device of the kernels; on a CPU they run as on a GPU, in small blocks."""
     if MISSING is not None:
         pytest.skip(MISSING)
-    if GPU:
+    if torch.cuda.is_available():
         return torch.device("cuda")
     from attent.attention.backends import tanh
     from attent.ops.tanh_score import operator
@@ -28,6 +25,6 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     for module in (operator, tanh):
         monkeypatch.setattr(module, "can_run_triton", lambda device, dtype: dtype != torch.float64)
-    for module in (attention, tiles):
-        monkeypatch.setattr(module, "BLOCK", 32)
+    for module, name in ((attention, "BLOCK"), (tiles, "BLOCK"), (tiles, "RUN")):
+        monkeypatch.setattr(module, name, 16)
     return torch.device("cpu")
