@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -14,7 +17,7 @@ from attent.ops.tanh_score import eager, operator
 
 
 def make_inputs(dtype: torch.dtype = torch.float64, directions: int = 2) -> tuple[Tensor, ...]:
-    shapes = ((1, 2, 5, 4), (1, 2, 7, 4), (directions, 4))
+    shapes = ((1, 2, 4, 3), (1, 2, 3, 3), (directions, 3))
     return tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)
 
 
@@ -44,30 +47,33 @@ def test_a_second_derivative_by_rows_is_that_of_all(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.no_cover
-@pytest.mark.filterwarnings(
-    "ignore:The .grad attribute of a Tensor that is not a leaf"
-)  # PyTorch's own, of any operator
-def test_pytorch_accepts_the_operators() -> None:
+# PyTorch's own, of any operator
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize(
+    "checks",
+    [
+        ("test_schema", "test_autograd_registration", "test_faketensor"),
+        pytest.param("test_aot_dispatch_dynamic", marks=pytest.mark.slow),
+    ],
+)
+def test_pytorch_accepts_the_operators(checks: Any) -> None:
     inputs = make_inputs(torch.float32)
-    torch.library.opcheck(torch.ops.attent.tanh_scores.default, inputs)
-    torch.library.opcheck(torch.ops.attent.tanh_gradients.default, (*inputs, torch.randn(1, 2, 5, 7)))
+    torch.library.opcheck(torch.ops.attent.tanh_scores.default, inputs, test_utils=checks)
+    with_gradient = (*inputs, torch.randn(1, 2, 4, 3))
+    torch.library.opcheck(torch.ops.attent.tanh_gradients.default, with_gradient, test_utils=checks)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode
 def test_forward_mode_takes_the_plain_formula() -> None:
     query, key, value = (torch.randn(1, 1, length, 4, dtype=torch.float64) for length in (3, 5, 5))
     score, tangent = Additive(4, 4, 6).double(), torch.randn(1, 1, 3, 4, dtype=torch.float64)
+    by_tanh, by_formula = (partial(attend, score=score, implementation=name) for name in ("tanh", "reference"))
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(query, tangent)
-        result = [
-            forward_ad.unpack_dual(attend(dual, key, value, score=score, implementation=name)).tangent
-            for name in ("tanh", "reference")
-        ]
+        result = [forward_ad.unpack_dual(way(dual, key, value)).tangent for way in (by_tanh, by_formula)]
     assert result[0].any()
     torch.testing.assert_close(*result)
-    through = torch.func.jvp(
-        lambda tensor: attend(tensor, key, value, score=score, implementation="tanh"), (query,), (tangent,)
-    )[1]
+    through = torch.func.jvp(lambda tensor: by_tanh(tensor, key, value), (query,), (tangent,))[1]
     torch.testing.assert_close(through, result[1])
 
 
@@ -101,8 +107,5 @@ def test_compiled_graphs_hold_it_whole() -> None:
 
     whole = torch.compile(loss, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(whole(query, key, value), loss(query, key, value))
-    actual, expected = (
-        torch.autograd.grad(tensor(query, key, value), (query, key, value, *score.parameters()))
-        for tensor in (whole, loss)
-    )
-    torch.testing.assert_close(actual, expected)
+    leaves = (query, key, value, *score.parameters())
+    torch.testing.assert_close(*(torch.autograd.grad(way(query, key, value), leaves) for way in (whole, loss)))
