@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -9,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.layers.dropout import Dropout
-from attent.ops import native
 from attent.ops.add_layer_norm import add_layer_norm
 from attent.ops.dropout import keep_mask
 
@@ -36,21 +36,28 @@ def error(actual: Tensor, exact: Tensor) -> float:
 
 @pytest.mark.usefixtures("level")
 @pytest.mark.parametrize(
-    ("of_output", "of_norm"), [(torch.float32, torch.float32), (HALF, HALF), (HALF, torch.float32), (None, HALF)]
+    ("shape", "of_output", "of_norm", "uses_both"),
+    [
+        ((5,), torch.float32, torch.float32, True),
+        ((3, 5, 7), HALF, HALF, True),
+        ((2, 67, 16), torch.float32, torch.float32, False),
+        ((2, 67, 16), None, HALF, False),
+        ((131, 43), HALF, torch.float32, True),
+        ((131, 43), torch.float32, torch.float32, True),
+        ((5, 128), HALF, HALF, False),
+        ((5, 128), None, torch.float32, False),
+    ],
 )
-@pytest.mark.parametrize("shape", [(5,), (3, 5, 7), (2, 67, 16), (131, 43), (5, 128)])
-@pytest.mark.parametrize("uses", ["both", "norm"])
 def test_agrees_with_the_formula(
-    shape: tuple[int, ...], of_output: torch.dtype | None, of_norm: torch.dtype, uses: str
+    shape: tuple[int, ...], of_output: torch.dtype | None, of_norm: torch.dtype, uses_both: bool
 ) -> None:
     width, number = shape[-1], math.prod(shape[:-1])
     norm, saved = layer(width), stays(1, number, width).view(shape)
     features = (torch.randn(shape) + 2).requires_grad_()
     output = torch.randn(shape).to(of_output or HALF).requires_grad_()
     inputs = [features, norm.weight, norm.bias, *([] if of_output is None else [output])]
-    exact_features, weight, bias, *exact_output = exact_inputs = [
-        tensor.detach().double().requires_grad_() for tensor in inputs
-    ]
+    exact_inputs = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    exact_features, weight, bias, *exact_output = exact_inputs
     exact = exact_features + exact_output[0] * saved / (1 - SHARE) if exact_output else exact_features
     exact_norm = F.layer_norm(exact, (width,), weight, bias, norm.eps)
     torch.manual_seed(1)
@@ -59,7 +66,7 @@ def test_agrees_with_the_formula(
     assert error(joint, exact) < 5e-7
     assert error(normalised, exact_norm) < (2e-6 if of_norm == torch.float32 else 2**-8)
     gradients = [torch.randn(shape), torch.randn(shape).to(of_norm)]
-    if uses == "both" and of_output is not None:
+    if uses_both:
         actual = torch.autograd.grad((joint, normalised), inputs, gradients)
         expected = torch.autograd.grad((exact, exact_norm), exact_inputs, [gradient.double() for gradient in gradients])
     else:
@@ -67,14 +74,6 @@ def test_agrees_with_the_formula(
         expected = torch.autograd.grad(exact_norm, exact_inputs, gradients[1].double())
     for result, right in zip(actual, expected, strict=True):
         assert error(result, right) < (2**-8 if result.dtype == HALF else 5e-6)
-
-
-def test_without_the_extension_pytorch_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    norm, features, output = layer(11), torch.randn(3, 5, 11), torch.randn(3, 5, 11)
-    actual = add_layer_norm(features, output, norm, 0.0, torch.float32)
-    monkeypatch.setattr(native, "library", lambda: None)
-    torch.testing.assert_close(add_layer_norm(features, output, norm, 0.0, torch.float32), actual)
-    torch.testing.assert_close(actual[1], norm(features + output))
 
 
 @pytest.mark.parametrize(("training", "dtype"), [(False, torch.float32), (True, torch.float64)])
@@ -139,13 +138,6 @@ def test_bits_do_not_depend_on_the_threads(assert_same_bits: Callable[..., None]
 
 
 @pytest.mark.needs_native
-def test_rows_do_not_depend_on_their_neighbours() -> None:
-    norm, features, output = layer(37), torch.randn(101, 37), torch.randn(101, 37)
-    _, whole = add_layer_norm(features, output, norm, 0.0, torch.float32)
-    assert torch.equal(add_layer_norm(features[40:43], output[40:43], norm, 0.0, torch.float32)[1], whole[40:43])
-
-
-@pytest.mark.needs_native
 @pytest.mark.parametrize("share", [0.0, SHARE])
 def test_gradients_are_differentiable(share: float) -> None:
     saved, norm = stays(6, 5, 7, share), layer(7)
@@ -170,19 +162,9 @@ def test_many_gradients_at_once(index: int) -> None:
     norm = layer(16)
     result = add_layer_norm(features, output, norm, SHARE, torch.float32)[index]
     leaves, slopes = [features, output, *(norm.parameters() if index else ())], torch.randn(7, 3, 5, 16)
-    expected = [
-        torch.stack(pair)
-        for pair in zip(
-            *(torch.autograd.grad(result, leaves, slope, retain_graph=True) for slope in slopes), strict=True
-        )
-    ]
-    for name in ("PyTorch's", "vmap's"):
-        if name == "vmap's":
-            gradients = torch.vmap(lambda tensor: torch.autograd.grad(result, leaves, tensor, retain_graph=True))(
-                slopes
-            )
-        else:
-            gradients = torch.autograd.grad(result, leaves, slopes, retain_graph=True, is_grads_batched=True)
+    gradients_of = partial(torch.autograd.grad, result, leaves, retain_graph=True)
+    expected = [torch.stack(parts) for parts in zip(*map(gradients_of, slopes), strict=True)]
+    for gradients in (torch.vmap(gradients_of)(slopes), gradients_of(slopes, is_grads_batched=True)):
         torch.testing.assert_close(list(gradients), expected, rtol=1e-4, atol=1e-5)
 
 

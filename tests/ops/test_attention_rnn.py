@@ -41,9 +41,15 @@ def exactly(source: Source, queries: Tensor) -> tuple[list[Tensor], Tensor]:
 
 
 @pytest.mark.usefixtures("level")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("size", [1.0, 4.0, 9.0, 15.0, 40.0])
-@pytest.mark.parametrize(("width", "features"), [(37, 7), (16, 33)])
+@pytest.mark.parametrize(
+    ("width", "features", "size", "dtype"),
+    [
+        *((37, 7, size, torch.float32) for size in (1.0, 4.0, 9.0, 15.0, 40.0)),
+        (16, 33, 1.0, torch.float32),
+        (37, 7, 9.0, torch.bfloat16),
+        (16, 33, 40.0, torch.bfloat16),
+    ],
+)
 def test_steps_agree_with_the_formula_whatever_the_size_of_what_is_added(
     width: int, features: int, size: float, dtype: torch.dtype
 ) -> None:
@@ -60,9 +66,8 @@ def test_products_agree_with_the_formula(dtype: torch.dtype) -> None:
 def agrees(source: Source, queries: Tensor, limit: float) -> None:
     inputs, exact = exactly(source, queries)
     glances, expected = AttentionSteps(source, 3), torch.randn(3, *exact.shape[::2]).to(source.values.dtype)
-    result = torch.stack(
-        [glances.forward(position, queries[:, position].contiguous()).clone() for position in range(3)], 1
-    )
+    steps = [glances.forward(position, queries[:, position].contiguous()).clone() for position in range(3)]
+    result = torch.stack(steps, 1)
     glances.start_backward()
     products, outer = expected * 0.25, expected * 0.75
     dqueries = torch.empty(3, 5, queries.shape[-1], dtype=queries.dtype)
@@ -70,9 +75,8 @@ def agrees(source: Source, queries: Tensor, limit: float) -> None:
         glances.backward(index, products[index], outer, dqueries)
     dvalues, dkeys, dv = glances.source_gradients()
     right = torch.autograd.grad(exact, inputs, (products + outer).double().transpose(0, 1))
-    for actual, reference in zip(
-        [result, dvalues, dkeys, dqueries.transpose(0, 1), dv], [exact.detach(), *right], strict=False
-    ):
+    actuals = [result, dvalues, dkeys, dqueries.transpose(0, 1), dv]
+    for actual, reference in zip(actuals, [exact.detach(), *right], strict=False):
         assert error(actual, reference) < limit
     assert not result[3].any()
     assert not dkeys[LENGTHS[:, None] <= torch.arange(11)].any()
@@ -106,9 +110,8 @@ def test_layers_say_what_single_steps_of_pytorch_do(cell: str, ahead: bool) -> N
     embedded, extra = torch.randn(4, 2, 3, requires_grad=True), torch.randn(4, 2, 2)
     extra[0] = 0.0
     extra, upstream = extra.requires_grad_(), torch.randn(4, 2, 5)
-    flat = [
-        Layer(item.hidden, item.cell, *layer.parameters()) for layer, item in zip(layers.layers, state, strict=True)
-    ]
+    pairs = zip(layers.layers, state, strict=True)
+    flat = [Layer(item.hidden, item.cell, *layer.parameters()) for layer, item in pairs]
     with torch.no_grad():
         stack = StackSteps(flat, reader, embedded, torch.float32, reads_before=ahead)
         gates = stack.token_gates()
