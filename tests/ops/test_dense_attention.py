@@ -25,11 +25,8 @@ def reference(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, soft_cap:
 
 @pytest.mark.parametrize("kind", ["all keys", "a range", "a bias", "a bias of offsets", "a soft cap"])
 def test_context_and_derivatives_agree_with_the_formula(kind: str) -> None:
-    hidden, bounds, soft_cap = (
-        torch.zeros(B, H, TQ, TK, dtype=torch.bool),
-        (None, None),
-        0.9 if kind == "a soft cap" else None,
-    )
+    hidden, bounds = torch.zeros(B, H, TQ, TK, dtype=torch.bool), (None, None)
+    soft_cap = 0.9 if kind == "a soft cap" else None
     bias = torch.randn(1, H, TQ, TK).requires_grad_() if kind == "a bias" else None
     offset_bias = torch.randn(H, TQ + TK - 1).requires_grad_() if kind == "a bias of offsets" else None
     if kind == "a range":
@@ -51,7 +48,5 @@ def test_context_and_derivatives_agree_with_the_formula(kind: str) -> None:
     torch.testing.assert_close(*contexts)
     first = [torch.autograd.grad(context.square().sum(), leaves, create_graph=True) for context in contexts]
     torch.testing.assert_close(*first, atol=1e-4, rtol=1e-4)
-    second = [
-        torch.autograd.grad(sum(gradient.square().sum() for gradient in gradients), leaves) for gradients in first
-    ]
-    torch.testing.assert_close(*second, atol=1e-3, rtol=1e-3)
+    totals = [sum(gradient.square().sum() for gradient in gradients) for gradients in first]
+    torch.testing.assert_close(*(torch.autograd.grad(total, leaves) for total in totals), atol=1e-3, rtol=1e-3)

@@ -40,10 +40,8 @@ def layer_and_gradients(layer: Recurrent, inputs: Tensor, upstream: list[Tensor]
     first = states(cell, 7, inputs.dtype)
     outputs, last = layer(inputs, RecurrentState(*first))
     result = [outputs, last.hidden, *([] if last.cell is None else [last.cell])]
-    gradients = torch.autograd.grad(
-        result, [inputs, *first, *layer.parameters()], [tensor.to(inputs.dtype) for tensor in upstream]
-    )
-    return [*result, *gradients]
+    leaves = [inputs, *first, *layer.parameters()]
+    return [*result, *torch.autograd.grad(result, leaves, [tensor.to(inputs.dtype) for tensor in upstream])]
 
 
 @pytest.mark.usefixtures("level")
@@ -70,11 +68,8 @@ def test_a_layer_agrees_with_pytorchs_in_float64(cell: str, half: bool, monkeypa
 def test_a_reader_of_both_ends_agrees_with_that_of_turned_rows(
     cell: str, half: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader, features, upstream = (
-        BidirectionalRecurrent(cell, 3, 7, layers=2, dropout=0.3),
-        torch.randn(5, 11, 3),
-        torch.randn(5, 11, 14),
-    )
+    reader = BidirectionalRecurrent(cell, 3, 7, layers=2, dropout=0.3)
+    features, upstream = torch.randn(5, 11, 3), torch.randn(5, 11, 14)
 
     def read() -> list[Tensor]:
         torch.manual_seed(5)
@@ -131,9 +126,8 @@ def test_large_sums_neither_overflow_nor_hide_what_is_no_number() -> None:
     outputs, _, _ = rnn.forward_fused(inputs, torch.zeros(3, 1), torch.zeros(3), torch.ones(1, 1), None)
     assert outputs.isnan().all()
     inputs[..., 2] = 1e4
-    outputs, _, _ = rnn.forward_fused(
-        inputs.requires_grad_(), torch.zeros(3, 1), torch.zeros(3), torch.zeros(1, 1), None
-    )
+    inputs.requires_grad_()
+    outputs, _, _ = rnn.forward_fused(inputs, torch.zeros(3, 1), torch.zeros(3), torch.zeros(1, 1), None)
     assert outputs.item() == 1.0
     assert torch.autograd.grad(outputs.sum(), inputs)[0].flatten().tolist() == pytest.approx([0.0] * 3, abs=1e-30)
 
