@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.attention import activate_flash_attention_impl, restore_flash_attention_impl
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from attent.attention.backends import dense
 from attent.attention.backends.heuristics import ROWS, using_row
@@ -117,6 +118,24 @@ def active() -> Callable[..., AbstractContextManager[None]]:
             restore_flash_attention_impl()
 
     return activated
+
+
+class Largest(TorchDispatchMode):
+    """The largest storage that PyTorch makes meanwhile, in bytes."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        result = function(*arguments, **(named or {}))
+        for tensor in torch.utils._pytree.tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self.bytes = max(self.bytes, tensor.untyped_storage().nbytes())
+        return result
+
+
+@pytest.fixture
+def largest() -> Largest:
+    return Largest()
 
 
 class Calls:
