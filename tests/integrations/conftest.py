@@ -82,6 +82,19 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], Callable[[], dict[str, Tensor]
 }  # fmt: skip
 
 
+def _eager_weights(outputs: Any) -> list[Tensor]:
+    weights = [*(outputs.get("encoder_attentions") or ()), *(outputs.get("attentions") or ())]
+    for pair in zip(outputs.get("decoder_attentions") or (), outputs.get("cross_attentions") or (), strict=True):
+        weights.extend(pair)
+    return weights
+
+
+@pytest.fixture(scope="session")
+def eager_weights() -> Callable[[Any], list[Tensor]]:
+    """A function that returns the weights among a model's outputs, in the order of computation."""
+    return _eager_weights
+
+
 class Models:
     """Builders of a model with an attention implementation, always with the same weights, and of its inputs."""
 

@@ -36,14 +36,8 @@ def saved_tokenizer(folder: Path, *, encloses: bool = False, ends: bool = False)
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single=template, special_tokens=[(word, vocabulary[word]) for word in specials]
     )
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        mask_token="[MASK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-    ).save_pretrained(folder)
+    names = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "MASK", "CLS", "SEP")}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
 
 
 @pytest.fixture(scope="module")
@@ -115,18 +109,14 @@ def test_an_encoder_decoder_writes_greedily_unless_told_what(folders: Path, name
     kinds = {labelled.weights.shape[-2:]: (labelled.rows, labelled.columns) for labelled in maps.values()}
     source, target = ("the", "dog", "slept", "</s>"), ("le", "chien", "dormait", "</s>")
     assert set(kinds.values()) <= {(source, source), (target, source), (target, ("[PAD]", *target[:-1]))}
-    assert {group.name for group in model.scene("the dog slept", "le chien dormait").groups} == {
-        "cross",
-        "encoder",
-        "decoder",
-    }
+    groups = model.scene("the dog slept", "le chien dormait").groups
+    assert {group.name for group in groups} == {"cross", "encoder", "decoder"}
     model.model.generation_config.eos_token_id = None
     model.model.config.max_position_embeddings = 6
     written = model.map("the dog slept")
+    options = {"do_sample": False, "num_beams": 1, "max_new_tokens": 5}
     with torch.no_grad():
-        tokens = model.model.generate(torch.tensor([[6, 7, 11, 2]]), do_sample=False, num_beams=1, max_new_tokens=5)[
-            0
-        ].tolist()
+        tokens = model.model.generate(torch.tensor([[6, 7, 11, 2]]), **options)[0].tolist()
     cross = next(labelled for path, labelled in written.items() if "enc" in path.lower().rsplit(".", 1)[-1])
     assert cross.weights.shape == (1, cross.weights.shape[1], 5, 4)
     names = [model.tokenizer.convert_ids_to_tokens(token) for token in tokens[1:]]
@@ -151,9 +141,8 @@ def test_the_encoder_of_an_encoder_decoder_alone(models: Any, tmp_path: Path) ->
     models.transformers.T5EncoderModel(config).save_pretrained(tmp_path)
     saved_tokenizer(tmp_path, ends=True)
     maps = load(tmp_path).map("the dog slept")
-    assert [(labelled.rows, labelled.columns) for labelled in maps.values()] == [
-        (("the", "dog", "slept", "</s>"),) * 2
-    ] * 2
+    tokens = ("the", "dog", "slept", "</s>")
+    assert [(labelled.rows, labelled.columns) for labelled in maps.values()] == [(tokens, tokens)] * 2
 
 
 def test_a_picture_comes_with_its_patches(folders: Path, tmp_path: Path) -> None:
@@ -179,9 +168,8 @@ def test_blanks_are_filled(folders: Path) -> None:
     with torch.no_grad():
         probs = model.model(torch.tensor([model.tokenizer(TEXT).input_ids])).logits[0, 4].softmax(-1)
     assert prediction.position == 4
-    assert [guess.probability for guess in prediction.guesses] == pytest.approx(
-        probs[: len(model.tokenizer)].topk(3).values.tolist(), abs=1e-6
-    )
+    highest = probs[: len(model.tokenizer)].topk(3).values.tolist()
+    assert [guess.probability for guess in prediction.guesses] == pytest.approx(highest, abs=1e-6)
     assert [piece.piece for piece in prediction.attention] == ["[CLS]", *TEXT.split(), "[SEP]"]
     assert sum(piece.weight for piece in prediction.attention) == pytest.approx(1, abs=1e-5)
     (of_head,) = model.fill(TEXT, 1, layer=1, head=2)
@@ -212,28 +200,18 @@ def test_texts_that_a_model_does_not_take(folders: Path) -> None:
     assert "reads a text, not a translation" in _says(bert.map, "the dog", "le chien")
 
 
-def test_a_model_of_pickles_is_refused(folders: Path, tmp_path: Path) -> None:
+def test_what_is_no_folder_of_a_model_is_refused(folders: Path, tmp_path: Path) -> None:
+    assert find(tmp_path) is None
+    assert find(tmp_path / "nothing") is None
+    assert "nothing is no folder, and a model must be a folder written by" in _says(load, tmp_path / "nothing")
+    assert "has no config.json" in _says(load, tmp_path)
     folder = copied(folders, "bert", tmp_path)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     assert "has pytorch_model.bin, but attent reads only safetensors" in _says(load, folder)
-
-
-def test_a_folder_without_a_vocabulary_is_refused(folders: Path, tmp_path: Path) -> None:
-    folder = copied(folders, "bert", tmp_path)
     for file in folder.glob("tokenizer*"):
         file.unlink()
+    (folder / "pytorch_model.bin").rename(folder / "model.safetensors")
     assert "bert has no tokenizer vocabulary: tokenizer.save_pretrained('bert') writes it" in _says(load, folder)
-
-
-def test_what_is_no_folder_of_a_model_is_said(tmp_path: Path) -> None:
-    assert "nowhere is no folder, and a model must be a folder written by save_pretrained" in _says(
-        load, tmp_path / "nowhere"
-    )
-    assert "has no config.json" in _says(load, tmp_path)
-
-
-def test_a_model_says_what_it_is(folders: Path) -> None:
-    assert repr(load(folders / "bert")) == "PretrainedModel(BertModel, reads a text)"
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
@@ -287,11 +265,6 @@ def test_a_name_is_fetched_if_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert (fetched["name"], fetched["local_files_only"]) == ("owner/name", False)
     # neither pickles nor code are fetched
     assert not {"*", "*.bin", "*.py"} & {*fetched["allow_patterns"]}
-
-
-def test_neither_folders_of_other_kinds_nor_other_names_are_models(tmp_path: Path) -> None:
-    assert find(tmp_path) is None
-    assert find(tmp_path / "nothing") is None
 
 
 def test_without_transformers_the_extra_is_named(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_these_calls_run_our_kernel(active: Any, calls: Any, name: str) -> None:
     torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("shape", [(12, 9), (4, 12, 9), (2, 1, 1, 9), (1, 4, 12, 1), (2, 4, 12, 9)])
+@pytest.mark.parametrize("shape", [(12, 9), (4, 12, 9), (2, 1, 1, 9), (1, 4, 12, 1)])
 def test_a_mask_gets_its_gradient(active: Any, calls: Any, shape: tuple[int, ...]) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS, shape)
     with sdpa_kernel(SDPBackend.MATH):
@@ -272,13 +272,6 @@ def test_forward_mode_is_that_of_pytorch(active: Any, calls: Any) -> None:
         derivative()
     assert not calls.count
     assert all(map(torch.equal, result, expected))
-
-
-def test_meta_tensors_have_shapes(active: Any, calls: Any) -> None:
-    with active():
-        context = F.scaled_dot_product_attention(*(torch.empty(shape, device="meta") for shape in (SHAPE, KEYS, KEYS)))
-    assert not calls.count
-    assert context.shape == SHAPE
 
 
 @pytest.mark.slow

@@ -10,27 +10,18 @@ import torch
 from attent.attention.capture.watch import watch
 from attent.integrations.transformers import register
 
-EVERY = ("bert", "gpt2", "llama", "t5", "marian", "vit")
 STEPS = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
 
 
-def eager_maps(outputs: Any) -> list[torch.Tensor]:
-    """What a model returns of its weights, in the order of its computation."""
-    result = [*(outputs.get("encoder_attentions") or ()), *(outputs.get("attentions") or ())]
-    for pair in zip(outputs.get("decoder_attentions") or (), outputs.get("cross_attentions") or (), strict=True):
-        result.extend(pair)
-    return result
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_maps_are_those_of_eager_attention_and_nothing_is_changed(models: Any, name: str) -> None:
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "marian", "vit"])
+def test_maps_are_those_of_eager_attention_and_nothing_is_changed(models: Any, eager_weights: Any, name: str) -> None:
     model, inputs = getattr(models, name)()
     eager, _ = getattr(models, name)("eager")
     with torch.no_grad():
         plain = model(**inputs)
         with watch(model) as captured:
             watched = model(**inputs)
-        expected = eager_maps(eager(**inputs, output_attentions=True))
+        expected = eager_weights(eager(**inputs, output_attentions=True))
     assert torch.equal(plain[0], watched[0])
     assert len(captured) == len(expected)
     assert model.config._attn_implementation == "sdpa"
@@ -44,8 +35,13 @@ def test_maps_are_those_of_eager_attention_and_nothing_is_changed(models: Any, n
         assert alive.sum() >= alive.numel() // 2
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "marian"])
-@pytest.mark.parametrize("method", ["greedy", "static", "beams"])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("gpt2", "greedy"), ("llama", "beams"), ("t5", "static"), ("marian", "greedy"), ("gpt2", "static"),
+        ("t5", "beams"), ("marian", "beams"),
+    ],
+)  # fmt: skip
 def test_steps_of_generate_are_joined(models: Any, name: str, method: str) -> None:
     model, inputs = getattr(models, name)()
     eager, _ = getattr(models, name)("eager")
@@ -63,10 +59,8 @@ def test_steps_of_generate_are_joined(models: Any, name: str, method: str) -> No
     steps = outputs.get("decoder_attentions") or outputs["attentions"]
     decoder = [path for path in captured if "#" not in path and "encoder." not in path.replace("decoder.", "")]
     of_self = [path for path in decoder if "encoder_attn" not in path and "EncDec" not in path]
-    for kind, full in (
-        (of_self, steps),
-        ([path for path in decoder if path not in of_self], outputs.get("cross_attentions")),
-    ):
+    of_others = [path for path in decoder if path not in of_self]
+    for kind, full in ((of_self, steps), (of_others, outputs.get("cross_attentions"))):
         for layer, path in enumerate(kind):
             joined, first = captured.concatenated(path), 0
             weights = joined.dense()
@@ -100,12 +94,8 @@ def test_a_model_without_sdpa_is_seen_as_advised(models: Any) -> None:
     model, inputs = models.gemma2("eager")
     with watch(model) as captured:
         model(**inputs)
-    advice = (
-        'after attent.integrations.transformers.register(), model.set_attn_implementation("attent") makes it visible'
-    )
-    assert (
-        str(captured).splitlines()[1].endswith(f"(Gemma2Attention): it runs Hugging Face's 'eager' attention: {advice}")
-    )
+    advice = 'transformers.register(), model.set_attn_implementation("attent") makes it visible'
+    assert str(captured).splitlines()[1].endswith(advice)
     with pytest.raises(ValueError, match="does not support"):
         model.set_attn_implementation("sdpa")
     register()
