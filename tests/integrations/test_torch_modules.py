@@ -58,15 +58,3 @@ def test_a_watched_model_runs_our_kernel(active: Any, calls: Any) -> None:
     assert torch.equal(output, expected)
     weights = layer(features, features, features, average_attn_weights=False)[1]
     torch.testing.assert_close(next(iter(captured.values())).dense(), weights)
-
-
-@pytest.mark.parametrize("name", ["bert", "llama"])
-def test_models_of_hugging_face(active: Any, calls: Any, models: Any, name: str) -> None:
-    pytest.importorskip("transformers", reason="transformers is not installed")
-    model, arguments = getattr(models, name)("sdpa")
-    with torch.no_grad():
-        expected = model(**arguments)[0]
-        with active():
-            output = model(**arguments)[0]
-    assert calls.count == model.config.num_hidden_layers
-    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)

@@ -8,7 +8,6 @@ from attent import attend
 from attent.attention.backends import bands
 from attent.attention.masks import Window
 from attent.ops import native, sdpa
-from attent.ops.autograd import Captures, Replacement, no_autocast
 
 B, H, T, D = 2, 3, 29, 8
 CALLS: dict[str, dict[str, Any]] = {
@@ -42,39 +41,3 @@ def test_gradients_taken_within_autocast_are_those_taken_outside(name: str, monk
         monkeypatch.setattr(bands, "TILE", 1000)
         monkeypatch.setattr(bands, "WHOLE", 0)
     torch.testing.assert_close(gradients(call, True), gradients(call, False), rtol=1e-5, atol=1e-5)
-
-
-def test_it_is_off_within_and_on_again_behind() -> None:
-    flags: list[bool] = []
-
-    @no_autocast
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        flags.append(torch.is_autocast_enabled("cpu"))
-        return gradient
-
-    with torch.autocast("cpu", torch.bfloat16):
-        backward(None, torch.ones(1))
-        assert torch.is_autocast_enabled("cpu")
-    assert flags == [False]
-
-
-def test_tensors_computed_of_leaves_are_found() -> None:
-    leaf = torch.randn(3, requires_grad=True)
-    first, second = (2 * leaf).unbind()[:2]
-    with Captures() as captures:
-        torch.add(first, torch.ones(()))
-    assert captures.by_edge[first.grad_fn, first.output_nr] is first
-    # another output of the same function is not taken for it
-    assert (second.grad_fn, second.output_nr) not in captures.by_edge
-
-
-def test_a_replaced_tensor_gets_no_gradient_but_its_stand_in_does() -> None:
-    leaf = torch.randn(3, requires_grad=True)
-    computed, second = 2 * leaf, torch.ones(3, requires_grad=True)
-    with Replacement({id(computed): second}):
-        result = torch.stack([computed, computed]).sum()
-    assert result.item() == 6
-    gradients = torch.autograd.grad(result, [leaf, second], allow_unused=True)
-    assert gradients[0] is None
-    assert gradients[1] is not None
-    assert gradients[1].tolist() == [2, 2, 2]

@@ -170,29 +170,6 @@ def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: py
     assert_those_of_the_formula(derivative, partial(attend, **arguments), inputs)
 
 
-@pytest.mark.parametrize("name", ["scaled_dot", "additive"])
-def test_per_sample_gradients_of_parameters(name: str) -> None:
-    score, inputs = score_of(name, torch.float32), tensors(torch.float32)
-    projection = {"weight": drawn(D, D, seed=30, dtype=torch.float32)}
-    projection |= {f"score.{key}": part for key, part in score.named_parameters()}
-
-    def loss(parameters: dict[str, Tensor], query: Tensor, key: Tensor, value: Tensor, implementation: str) -> Tensor:
-        own = {key.removeprefix("score."): part for key, part in parameters.items() if key.startswith("score.")}
-
-        def scored(query: Tensor, key: Tensor) -> Tensor:
-            return func.functional_call(score, own, (query @ parameters["weight"], key))
-
-        return attend(query[None], key[None], value[None], score=scored, implementation=implementation).square().sum()
-
-    actual, expected = (
-        torch.vmap(func.grad(loss), in_dims=(None, 0, 0, 0, None))(projection, *inputs, way)
-        for way in ("auto", "reference")
-    )
-    torch.testing.assert_close(actual, expected)
-    single = func.grad(loss)(projection, *(tensor[1] for tensor in inputs), "reference")
-    torch.testing.assert_close({key: part[1] for key, part in actual.items()}, single)
-
-
 @pytest.mark.parametrize(("name", "normalizer"), [*zip(SCORES, cycle(("softmax", "sparsemax")), strict=False)])
 def test_batched_gradients_pass_pytorchs_own_check(name: str, normalizer: str) -> None:
     score = score_of(name, torch.float64)

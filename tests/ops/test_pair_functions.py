@@ -8,11 +8,6 @@ from attent.ops.pair_functions import for_all_pairs
 B, H, TQ, TK = (torch.arange(size) for size in (2, 3, 4, 5))
 
 
-def test_a_function_of_the_indices() -> None:
-    actual = for_all_pairs(lambda b, h, i, j: b * 1000 + h * 100 + i * 10 + j, B, H, TQ, TK)
-    assert torch.equal(actual, B[:, None, None, None] * 1000 + H[:, None, None] * 100 + TQ[:, None] * 10 + TK)
-
-
 def test_a_function_of_scores_that_looks_up_tables() -> None:
     scores, table, list_of_heads = torch.randn(2, 3, 4, 5), torch.randn(3, 9), torch.randn(3)
 
