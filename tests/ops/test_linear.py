@@ -168,9 +168,10 @@ def test_bits_do_not_depend_on_the_threads(assert_same_bits: Callable[..., None]
 def test_only_what_is_wanted_gets_a_gradient() -> None:
     (layer,) = make_layers(32, 64)
     layer.weight.requires_grad_(False)
-    features = torch.randn(7, 32)
+    features = torch.randn(7, 32, requires_grad=True)
     projected(features, [layer])[0].float().sum().backward()
-    assert layer.weight.grad is None and features.grad is None
+    assert layer.weight.grad is None and features.grad is not None
+    assert error(features.grad, layer.weight.double().sum(0).expand(7, 32)) < 2**-7
     torch.testing.assert_close(layer.bias.grad, torch.full((64,), 7.0))
 
 
