@@ -17,22 +17,14 @@ from attent.text.tokenizers import learn
 
 
 def pairs(path: Path, count: int, first: int = 0) -> str:
-    path.write_text(
-        "".join(f"the dog {number}\tder Hund {number}\n" for number in range(first, first + count)), encoding="utf-8"
-    )
+    numbers = range(first, first + count)
+    path.write_text("".join(f"the dog {number}\tder Hund {number}\n" for number in numbers), encoding="utf-8")
     return str(path)
 
 
-def test_validation_is_split_off(tmp_path: Path) -> None:
-    corpus = pair_corpus(TextSettings(train=pairs(tmp_path / "a.tsv", 101)))
-    assert (len(corpus.train), len(corpus.validation)) == (96, 5)
-    assert [report.kept_count for report in corpus.reports] == [101]
-
-
 def test_validation_has_its_own_file_and_shares_nothing(tmp_path: Path) -> None:
-    corpus = pair_corpus(
-        TextSettings(train=pairs(tmp_path / "a.tsv", 101), valid=pairs(tmp_path / "b.tsv", 7, first=98))
-    )
+    files = pairs(tmp_path / "a.tsv", 101), pairs(tmp_path / "b.tsv", 7, first=98)
+    corpus = pair_corpus(TextSettings(train=files[0], valid=files[1]))
     assert (len(corpus.train), len(corpus.validation)) == (98, 7)
     assert corpus.train[3] == Pair("the dog 3", "der Hund 3")
     assert [report.summary() for report in corpus.reports] == [
@@ -44,9 +36,8 @@ def test_validation_has_its_own_file_and_shares_nothing(tmp_path: Path) -> None:
 def test_a_file_without_pairs_is_an_error_that_says_why(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("a\tb\tc\n" * 7, encoding="utf-8")
-    with pytest.raises(
-        DataError, match=r"no line contains a pair; .* 7 dropped: more than one tab \(lines 1, 2, 3, …\)"
-    ):
+    message = r"no line contains a pair; .* 7 dropped: more than one tab \(lines 1, 2, 3, …\)"
+    with pytest.raises(DataError, match=message):
         pair_corpus(TextSettings(train=str(path)))
 
 
@@ -60,11 +51,8 @@ def test_each_side_has_its_tokenizer(tmp_path: Path) -> None:
     assert "d" in source.entries
     assert "H" not in source.entries
     assert target.size == 300
-
-
-def test_a_shared_tokenizer_knows_both_sides(tmp_path: Path) -> None:
-    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="word", shared=True)
-    source, target = learn_tokenizers(pair_corpus(settings), settings)
+    settings = TextSettings(train=settings.train, tokenizer="word", shared=True)
+    source, target = learn_tokenizers(corpus, settings)
     assert source is target
     assert {1} != {*source.encode("dog Hund")}
 
@@ -144,30 +132,23 @@ def test_lines_are_read_split_encoded_and_lent(tmp_path: Path, name: str) -> Non
     assert (second.pad(rows) == data.pad(rows)).all()
 
 
-def test_validation_of_its_own_is_not_trained_on(tmp_path: Path) -> None:
-    settings = LinesSettings(
-        train=written(tmp_path / "train.txt", LINES), valid=written(tmp_path / "valid.txt", LINES[:3])
-    )
-    corpus = line_corpus(settings)
-    assert list(corpus.validation) == LINES[:3]
-    assert len(corpus.train) == 37
-    assert "3 dropped: also in validation (lines 1, 2, 3)" in " ".join(corpus.reports[0].summary())
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [(["", " "], "no line contains text"), (["one"], "at least 2 lines are needed to train and validate, got 1")],
-)
-def test_too_little_text_is_said(tmp_path: Path, lines: list[str], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        line_corpus(LinesSettings(train=written(tmp_path / "train.txt", lines)))
-
-
-def test_lines_that_are_all_too_long_are_said(tmp_path: Path) -> None:
+def test_too_little_text_is_said(tmp_path: Path) -> None:
+    few = {"no line contains text": ["", " "], "at least 2 lines are needed to train and validate, got 1": ["one"]}
+    for message, lines in few.items():
+        with pytest.raises(DataError, match=message):
+            line_corpus(LinesSettings(train=written(tmp_path / "few.txt", lines)))
     settings = LinesSettings(train=written(tmp_path / "train.txt", LINES), maximum_length=2)
     corpus = line_corpus(settings)
     with pytest.raises(DataError, match="all 38 lines are longer than the maximum length of 2 tokens"):
         encode_lines(corpus, learn(settings.tokenizer, corpus.train, settings.size), settings.maximum_length)
+
+
+def test_validation_of_its_own_is_not_trained_on(tmp_path: Path) -> None:
+    files = written(tmp_path / "train.txt", LINES), written(tmp_path / "valid.txt", LINES[:3])
+    corpus = line_corpus(LinesSettings(train=files[0], valid=files[1]))
+    assert list(corpus.validation) == LINES[:3]
+    assert len(corpus.train) == 37
+    assert "3 dropped: also in validation (lines 1, 2, 3)" in " ".join(corpus.reports[0].summary())
 
 
 @pytest.mark.parametrize(
@@ -190,8 +171,7 @@ def test_replayed_pairs_have_their_share(
 
 
 def test_what_is_replayed_is_not_validated_on(tmp_path: Path) -> None:
-    corpus = pair_corpus(
-        TextSettings(train=pairs(tmp_path / "new.tsv", 40), replay=pairs(tmp_path / "old.tsv", 40, first=100))
-    )
+    files = pairs(tmp_path / "new.tsv", 40), pairs(tmp_path / "old.tsv", 40, first=100)
+    corpus = pair_corpus(TextSettings(train=files[0], replay=files[1]))
     assert all(int(pair.source.split()[-1]) < 100 for pair in corpus.validation)
     assert not {*corpus.train} & {*corpus.validation}

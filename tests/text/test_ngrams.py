@@ -1,3 +1,7 @@
+import itertools
+from collections import Counter
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,10 +23,8 @@ def test_numbers_are_counted() -> None:
 
 
 def test_probabilities_of_what_follows_sum_to_one_whatever_came_before() -> None:
-    full = np.arange(SIZE)
-    for first in range(SIZE):
-        for second in range(SIZE):
-            assert TRIGRAMS.probability(first, second, full).sum() == pytest.approx(1)
+    for before in itertools.product(range(SIZE), repeat=2):
+        assert TRIGRAMS.probability(*before, np.arange(SIZE)).sum() == pytest.approx(1)
 
 
 def test_one_number_worked_by_hand() -> None:
@@ -30,23 +32,15 @@ def test_one_number_worked_by_hand() -> None:
 
     Of the 13 kinds of trigram that there are, 11 occur once and 1 twice: D₃ = 11/13 if so.
     """
-    kinds: dict[tuple[int, ...], int] = {}
-    for line in LINES:
-        whole = [2, 2, *line, EOS]
-        for position in range(len(whole) - 2):
-            kinds[tuple(whole[position : position + 3])] = kinds.get(tuple(whole[position : position + 3]), 0) + 1
-    once, twice = (sum(count == times for count in kinds.values()) for times in (1, 2))
-    three = once / (once + 2 * twice)
-    twos: dict[tuple[int, int], int] = {}
-    for _, second, third in kinds:
-        twos[second, third] = twos.get((second, third), 0) + 1
-    once, twice = (sum(count == times for count in twos.values()) for times in (1, 2))
-    two = once / (once + 2 * twice)
-    ones: dict[int, int] = {}
-    for _, second in twos:
-        ones[second] = ones.get(second, 0) + 1
-    once, twice = (sum(count == times for count in ones.values()) for times in (1, 2))
-    item = once / (once + 2 * twice) if once else 0.5
+    kinds = Counter(tuple([2, 2, *line, EOS][at : at + 3]) for line in LINES for at in range(len(line) + 1))
+    twos = Counter(kind[1:] for kind in kinds)
+    ones = Counter(third for _, third in twos)
+
+    def discount(counts: Counter[Any]) -> float:
+        once, twice = (list(counts.values()).count(times) for times in (1, 2))
+        return once / (once + 2 * twice) if once else 0.5
+
+    three, two, item = discount(kinds), discount(twos), discount(ones)
     of_c = max(ones[C] - item, 0) / sum(ones.values()) + item * len(ones) / sum(ones.values()) / SIZE
     behind_b = {third: count for (second, third), count in twos.items() if second == B}
     of_b_c = max(behind_b[C] - two, 0) / sum(behind_b.values()) + two * len(behind_b) / sum(behind_b.values()) * of_c

@@ -51,10 +51,13 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, name: str, content: s
     assert (report.lines, report.kept_count, report.dropped) == (2, 2, {})
 
 
-@pytest.mark.parametrize("content", [TSV, JSONL])
-def test_standard_input_is_tsv_or_jsonl(monkeypatch: pytest.MonkeyPatch, content: str) -> None:
-    monkeypatch.setattr("sys.stdin", Stdin(content.encode()))
-    assert read("-")[0] == BOTH
+def test_standard_input_is_tsv_or_jsonl_or_one_of_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for content in (TSV, JSONL):
+        monkeypatch.setattr("sys.stdin", Stdin(content.encode()))
+        assert read("-")[0] == BOTH
+    monkeypatch.setattr("sys.stdin", Stdin(b"c\ne f\n"))
+    pairs = read_parallel(written(tmp_path / "a", "a b\nd\n"), "-", ReadReport("both"))
+    assert [pair for _, pair in pairs] == BOTH
 
 
 def test_two_files_are_read_side_by_side(tmp_path: Path) -> None:
@@ -62,12 +65,6 @@ def test_two_files_are_read_side_by_side(tmp_path: Path) -> None:
     report = ReadReport("both")
     assert list(read_parallel(source, target, report)) == [(1, BOTH[0]), (3, BOTH[1])]
     assert report.dropped["empty source"].first == [2]
-
-
-def test_one_of_two_files_may_be_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", Stdin(b"c\ne f\n"))
-    pairs = read_parallel(written(tmp_path / "a", "a b\nd\n"), "-", ReadReport("both"))
-    assert [pair for _, pair in pairs] == BOTH
 
 
 def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
@@ -88,9 +85,6 @@ def test_two_thousand_lines_and_what_was_done_with_the_strange_ones(tmp_path: Pa
         "  1 dropped: no tab between source and target (line 501)",
         "  1 kept as written: with an emoji or another character beyond U+FFFF (line 17)",
     ]
-
-
-def test_a_report_names_the_first_lines_alone(tmp_path: Path) -> None:
     _, report = read(written(tmp_path / "a.tsv", "\n" * 7 + "a\tb\n \tc\nd\t\n"))
     assert report.summary()[1:] == [
         "  7 dropped: empty line (lines 1, 2, 3, …)",
@@ -116,36 +110,27 @@ def test_unequal_files_are_both_named_with_their_lines(tmp_path: Path, left: int
         list(read_parallel(source, target, ReadReport("both")))
 
 
-def test_what_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.tsv, line 2: not UTF-8"):
-        read(written(tmp_path / "a.tsv", b"a\tb\nc\t\xff\n"))
-
-
-@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl.gz"])
-def test_an_empty_file_is_an_error(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match=f"{name}: empty"):
-        read(written(tmp_path / name, ""))
+PACKED = gzip.compress(b"a\tb\n" * 99, mtime=0)
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"no gzip", gzip.compress(b"a\tb\n" * 99, mtime=0)[:-20], gzip.compress(b"a\tb\n" * 99, mtime=0)[:20] + b"~" * 20],
+    ("name", "content", "message"),
+    [
+        ("a.tsv", b"a\tb\nc\t\xff\n", r"a\.tsv, line 2: not UTF-8"),
+        ("a.tsv", b"", r"a\.tsv: empty"),
+        ("a.jsonl.gz", gzip.compress(b""), r"a\.jsonl\.gz: empty"),
+        ("a.tsv.gz", b"no gzip", r"a\.tsv\.gz cannot be read"),
+        ("a.tsv.gz", PACKED[:-20], r"a\.tsv\.gz cannot be read"),
+        ("a.tsv.gz", PACKED[:20] + b"~" * 20, r"a\.tsv\.gz cannot be read"),
+        ("none.tsv", None, r"none\.tsv cannot be read"),
+        ("a.csv", b"a\tb\n", r"must end in \.tsv or \.jsonl .* got .*a\.csv"),
+    ],
 )
-def test_damaged_gzip_is_an_error(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "a.tsv.gz"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"a\.tsv\.gz cannot be read"):
-        read(path)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.tsv cannot be read"):
-        read(tmp_path / "none.tsv")
-
-
-def test_other_endings_are_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"must end in \.tsv or \.jsonl .* got a\.csv"):
-        read("a.csv")
+def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises((DataError, ArgumentError), match=message):
+        read(tmp_path / name)
 
 
 @pytest.fixture
@@ -164,11 +149,9 @@ def test_what_unpacks_to_a_few_times_its_size_is_read_whole(tmp_path: Path, monk
     assert stream.closed
 
 
-def test_a_small_file_may_be_all_alike(zeros: Path) -> None:
-    assert list(read_lines(zeros)) == ["a" * 200_000]
-
-
 def test_what_unpacks_to_too_much_is_refused_and_named(zeros: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a small file may be all alike
+    assert list(read_lines(zeros)) == ["a" * 200_000]
     monkeypatch.setattr(readers, "MIN_UNPACKED", 60_000)
     with pytest.raises(DataError, match=r"a\.gz unpacks to more than 60,000 bytes"):
         list(read_lines(zeros))
@@ -187,7 +170,7 @@ def read_labels(path: Path | str) -> tuple[list[tuple[int, LabelledText]], ReadR
     return read_labelled(str(path), report), report
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "labels"])
+@pytest.mark.parametrize("name", ["a.tsv.gz", "labels"])
 def test_a_line_is_text_tab_label(tmp_path: Path, name: str) -> None:
     labelled, report = read_labels(written(tmp_path / name, "le 3 mars\tfr\n 3. März\t de \r\n"))
     assert labelled == [(1, LabelledText("le 3 mars", "fr")), (2, LabelledText(" 3. März", "de"))]
@@ -209,26 +192,17 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
         "the text has other labels on other lines": [7, 8],
     }
     assert report.kept_count == len(labelled)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "empty$"),
-        ("one text\nanother\n", "no line contains a text and a label; .*: 2 lines read, 0 kept; 2 dropped: no tab"),
-    ],
-)
-def test_a_file_without_examples_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=r"empty$"):
+        read_labels(written(tmp_path / "a.tsv", ""))
+    message = "no line contains a text and a label; .*: 2 lines read, 0 kept; 2 dropped: no tab"
     with pytest.raises(DataError, match=message):
-        read_labels(written(tmp_path / "a.tsv", text))
+        read_labels(written(tmp_path / "a.tsv", "one text\nanother\n"))
 
 
 def test_texts_held_out_are_not_trained_on(tmp_path: Path) -> None:
     labelled, report = read_labels(written(tmp_path / "a.tsv", "a\tx\nb\ty\nc\tx\n"))
-    assert [example.text for _, example in drop_shared_texts(labelled, [LabelledText("b", "another")], report)] == [
-        "a",
-        "c",
-    ]
+    kept = drop_shared_texts(labelled, [LabelledText("b", "another")], report)
+    assert [example.text for _, example in kept] == ["a", "c"]
     assert report.dropped["the text is also in validation"].first == [2]
     with pytest.raises(DataError, match="no text is left to train on"):
         drop_shared_texts(labelled, [example for _, example in labelled], report)

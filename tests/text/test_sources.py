@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from attent.errors import ArgumentError, DataError
-from attent.text.readers import chunks, display_name
+from attent.text.readers import chunks
 from attent.text.sources import check_file, decode_lines, open_source, read_text_pairs
 
 
-def test_only_a_line_feed_ends_a_line() -> None:
+def test_lines_end_with_a_line_feed_alone_and_are_utf8() -> None:
     assert list(decode_lines(io.BytesIO("\ufeffa\u2028b\r\n\nc".encode()), "-")) == ["a\u2028b", "", "c"]
+    with pytest.raises(DataError, match=r"^standard input, line 2: not UTF-8"):
+        list(decode_lines(io.BytesIO(b"a\n\xff"), "-"))
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 4])
-@pytest.mark.parametrize("good", [0, 1, 3, 4])
+@pytest.mark.parametrize(("limit", "good"), [(1, 0), (1, 3), (2, 4), (3, 3), (4, 1)])
 def test_what_stands_before_an_error_comes_first(limit: int, good: int) -> None:
     read = 0
 
@@ -36,28 +37,15 @@ def test_what_stands_before_an_error_comes_first(limit: int, good: int) -> None:
             assert len(chunk) <= limit
             assert read == len(sizes)
     assert sizes == list(range(1, good + 1))
-    assert list(chunks(iter(range(good)), limit)) == [
-        list(range(good))[at : at + limit] for at in range(0, good, limit)
-    ]
-
-
-def test_what_is_no_utf8_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^standard input, line 2: not UTF-8"):
-        list(decode_lines(io.BytesIO(b"a\n\xff"), "-"))
-    assert display_name("x.txt") == "x.txt"
+    expected = [list(range(good))[at : at + limit] for at in range(0, good, limit)]
+    assert list(chunks(iter(range(good)), limit)) == expected
 
 
 def test_what_is_no_file_is_a_text(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"in a file")
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"packed"))
-    result = [
-        (str(tmp_path / "a"), b"in a file"),
-        (str(tmp_path / "a.gz"), b"packed"),
-        ("a text", b"a text"),
-        ("\x00", b"\x00"),
-        ("", b""),
-    ]
-    for source, text in result:
+    files = {str(tmp_path / "a"): b"in a file", str(tmp_path / "a.gz"): b"packed"}
+    for source, text in {**files, "a text": b"a text", "\x00": b"\x00", "": b""}.items():
         with open_source(source) as stream:
             assert stream.read() == text
 

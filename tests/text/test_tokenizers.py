@@ -22,14 +22,8 @@ def test_every_kind_is_learnt_saved_and_loaded(kind: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(("kind", "size"), [("word", 7), ("bpe", 283), ("unigram", 275)])
 def test_a_size_is_kept_to(kind: str, size: int) -> None:
     assert learn(kind, LINES, size).size == size
-
-
-def test_characters_take_no_size() -> None:
     with pytest.raises(ArgumentError, match="every character"):
         learn("char", LINES, 30)
-
-
-def test_an_unknown_kind_lists_the_known() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'unigram'"):
         learn("unigrams", LINES)
 

@@ -30,9 +30,16 @@ def dropped(report: VectorsReport) -> dict[str, list[int]]:
     return {reason: tally.first for reason, tally in report.dropped.items()}
 
 
-@pytest.mark.parametrize("header", ["", "2 3\n", "2\t3 \r\n", "\ufeff2 3\n", "\ufeff"])
-@pytest.mark.parametrize("end", ["\n", "\r\n", " \n"])
-@pytest.mark.parametrize("between", [" ", "\t"])
+@pytest.mark.parametrize(
+    ("header", "end", "between"),
+    [
+        ("", "\n", " "),
+        ("2 3\n", "\r\n", "\t"),
+        ("2\t3 \r\n", " \n", " "),
+        ("\ufeff2 3\n", "\n", "\t"),
+        ("\ufeff", "\r\n", " "),
+    ],
+)
 def test_all_ways_to_write_the_same_are_read_alike(header: str, end: str, between: str) -> None:
     lines = (between.join(line.split()) for line in ("Straße 0.5 -1e-2 3", "42 1 2 .25"))
     vectors, report = read_text(header + end.join(lines))
@@ -60,9 +67,7 @@ def test_a_header_that_lies_is_said() -> None:
         "the first line says 7 words, but 2 lines follow",
         "the first line says 5 numbers per word, but lines have 3",
     ]
-
-
-def test_a_header_decides_where_lines_are_at_odds() -> None:
+    # it decides where lines are at odds
     assert list(read_text("2 3\na 1 2\nb 1 2 3\n")[0]) == ["b"]
     assert list(read_text("a 1 2\nb 1 2 3\nc 4 5 6\n")[0]) == ["b", "c"]
 
@@ -81,11 +86,8 @@ def test_a_block_with_a_damaged_line_loses_that_line_alone() -> None:
     vectors, report = read_text("\n".join(lines))
     assert vectors == {f"w{n}": [n, 0.5] for n in range(1500) if n != 700}
     assert dropped(report) == {NO_NUMBER: [701]}
-
-
-@pytest.mark.parametrize("rest", ["", "b 1\nc 1 2"])
-def test_numbers_beyond_float32_are_infinite(rest: str) -> None:
-    assert read_text("a 1e39 0\n" + rest)[0]["a"][0] == float("inf")
+    for rest in ("", "b 1\nc 1 2"):
+        assert read_text("a 1e39 0\n" + rest)[0]["a"][0] == float("inf")
 
 
 @pytest.mark.parametrize("content", ["the cat sat on the mat\nand so on\n", "7 3\n", "\n\n"])
@@ -149,16 +151,3 @@ def test_the_first_line_must_be_a_header(content: bytes) -> None:
 def test_a_word_that_ends_in_a_number_of_a_vector_is_not_written() -> None:
     assert not any(is_writable(word, "glove") for word in ("a 0.5", "dog 1e-05", "dog nan"))
     assert is_writable("at 5", "glove")
-
-
-def test_a_report_counts_and_numbers_what_its_file_has() -> None:
-    report = VectorsReport("a.bin", lines=1234, unit="word", words=7, width=3, skipped=5, remarks=["a remark"])
-    for index in (3, 5, 8, 13):
-        report.drop("repeated", index)
-    report.note("not UTF-8", 2)
-    assert report.summary() == [
-        "a.bin: 1,234 words read, 7 vectors of 3 numbers kept, 5 not needed",
-        "  a remark",
-        "  4 dropped: repeated (words 3, 5, 8, …)",
-        "  1 kept: not UTF-8 (word 2)",
-    ]
