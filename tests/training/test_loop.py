@@ -1,7 +1,7 @@
 import io
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from attent.models.transformer import Transformer
 from attent.text.batches import Bitext
 from attent.text.text import Pair
 from attent.text.tokenizer import CharTokenizer
-from attent.training import loop
 from attent.training.checkpoint import Checkpoints, list_checkpoints
 from attent.training.loop import Training, TrainingResult, deferred_interrupt, train
 from attent.training.loss import translation_cross_entropy
@@ -53,9 +52,8 @@ def weights(model: Transformer) -> torch.Tensor:
 
 def test_it_learns_to_copy() -> None:
     model = make_model()
-    trained = run(
-        model, make_settings(updates=60, batch_pairs=7, learning_rate=2e-2, label_smoothing=0.0, schedule="cosine")
-    )
+    settings = make_settings(updates=60, batch_pairs=7, learning_rate=2e-2, label_smoothing=0.0, schedule="cosine")
+    trained = run(model, settings)
     batch = DATA.batch(np.arange(len(PAIRS)))
     assert translation_cross_entropy(model, batch, 0.0, "float32").item() < 0.1
     assert trained.updates == 60
@@ -86,12 +84,28 @@ def test_it_ends_when_time_is_up() -> None:
     assert 0.2 <= trained.seconds < 5
 
 
+@pytest.fixture
+def losses(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
+    """A function that trains, and returns the log's records of losses, one for each update."""
+    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
+
+    def trained(settings: TrainingSettings, **others: Any) -> list[dict[str, Any]]:
+        log: list[dict[str, Any]] = []
+        run(make_model(), settings, log=log.append, **others)
+        return [record for record in log if "loss" in record]
+
+    return trained
+
+
+def rates(records: list[dict[str, Any]]) -> list[float]:
+    return [record["learning_rate"] for record in records]
+
+
 def test_the_log_says_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
-    run(
-        make_model(), make_settings(updates=4, validate_every=2), validate=lambda: {"exact match": 50.0}, log=log.append
-    )
+    settings = make_settings(updates=4, validate_every=2)
+    run(make_model(), settings, validate=lambda: {"exact match": 50.0}, log=log.append)
     assert [record["update"] for record in log if "loss" in record] == [1, 2, 3, 4]
     assert [record["update"] for record in log if "validation" in record] == [2, 4]
     assert all({"tokens_per_second", "learning_rate", "seconds"} <= set(record) for record in log if "loss" in record)
@@ -111,23 +125,22 @@ def test_validation_sees_the_weights_that_are_kept() -> None:
     assert records[-1].equal(weights(model))
 
 
-def test_the_rate_follows_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
-    log: list[dict[str, Any]] = []
-    run(make_model(), make_settings(updates=4, learning_rate=0.1, warmup=2, schedule="linear"), log=log.append)
-    assert [record["learning_rate"] for record in log if "loss" in record] == pytest.approx([0.05, 0.075, 0.05, 0.025])
+def test_the_rate_follows_the_schedule(losses: Callable[..., list[dict[str, Any]]]) -> None:
+    linear = make_settings(updates=4, learning_rate=0.1, warmup=2, schedule="linear")
+    assert rates(losses(linear)) == pytest.approx([0.05, 0.075, 0.05, 0.025])
+    noam = make_settings(updates=1, learning_rate=2.0, warmup=4, schedule="noam")
+    # with the width of the model
+    assert rates(losses(noam)) == pytest.approx([2.0 * 16**-0.5 * 4**-1.5])
+    options = {"schedule": "plateau", "plateau_patience": 0, "plateau_factor": 0.1, "learning_rate": 1e-2, "warmup": 0}
+    plateau = make_settings(updates=4, validate_every=1, **options)
+    assert rates(losses(plateau, validate=lambda: {"loss": 1.0})) == pytest.approx([1e-2, 1e-2, 1e-3, 1e-4])
 
 
 @pytest.mark.parametrize("schedule", ["noam", "cosine"])
-def test_a_share_warms_up_as_so_many_updates_do(schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
-    rates: dict[float, list[float]] = {}
-    for warmup in (2, 0.2):
-        log: list[dict[str, Any]] = []
-        run(make_model(), make_settings(updates=10, schedule=schedule, warmup=warmup), log=log.append)
-        rates[warmup] = [record["learning_rate"] for record in log if "loss" in record]
-    assert len(rates[2]) == 10
-    assert rates[0.2] == pytest.approx(rates[2])
+def test_a_share_warms_up_as_so_many_updates_do(schedule: str, losses: Callable[..., list[dict[str, Any]]]) -> None:
+    updates, share = (losses(make_settings(updates=10, schedule=schedule, warmup=warmup)) for warmup in (2, 0.2))
+    assert len(updates) == 10
+    assert rates(share) == pytest.approx(rates(updates))
 
 
 class Clock:
@@ -145,19 +158,16 @@ class Clock:
         monkeypatch.setattr(Training, "train_step", timed)
 
 
-def test_a_share_of_minutes_rises_and_falls_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    Clock(monkeypatch, seconds=4.0)
-    log: list[dict[str, Any]] = []
-    trained = run(
-        make_model(),
-        make_settings(updates=5000, minutes=4, learning_rate=1.0, schedule="linear", warmup=0.1),
-        log=log.append,
-    )
-    rates = [record["learning_rate"] for record in log if "loss" in record]
-    assert trained.updates == len(rates) == 60
-    # a tenth of the 60 updates that fit; before the first one no time is spent, and it is one of 5,000
-    assert rates[:8] == pytest.approx([1 / 500, *(done / 6 * (1 - done / 60) for done in range(1, 7)), 1 - 7 / 60])
-    assert rates.index(max(rates)) < len(rates) / 5
+def test_a_share_of_minutes_rises_and_falls_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch, losses: Callable[..., list[dict[str, Any]]]
+) -> None:
+    Clock(monkeypatch, seconds=8.0)
+    settings = make_settings(updates=5000, minutes=4, learning_rate=1.0, schedule="linear", warmup=0.1)
+    actual = rates(losses(settings))
+    assert len(actual) == 30
+    # a tenth of the 30 updates that fit; before the first one no time is spent, and it is one of 5,000
+    assert actual[:5] == pytest.approx([1 / 500, *(done / 3 * (1 - done / 30) for done in range(1, 4)), 1 - 4 / 30])
+    assert actual.index(max(actual)) < len(actual) / 5
 
 
 def test_a_resumed_training_by_the_clock_has_the_same_rates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -185,26 +195,18 @@ def test_a_resumed_training_by_the_clock_has_the_same_rates(monkeypatch: pytest.
     assert rates[1] == pytest.approx(rates[0])
 
 
-def test_a_training_whose_rate_stayed_low_says_so_in_one_line() -> None:
+def test_how_long_it_takes_is_said_before_it_begins_and_a_rate_that_stayed_low_at_its_end() -> None:
     stream = io.StringIO()
-    train(make_model(), DATA, make_settings(updates=5, warmup=50), progress=Progress(stream))
-    *_, fault = stream.getvalue().splitlines()
-    assert fault.startswith(
-        "5 updates are too few for a warm-up of 50 updates: the learning rate reaches 10% of its peak; "
-    )
+    train(make_model(), DATA, make_settings(updates=6, warmup=60), progress=Progress(stream))
+    first, *_, fault = stream.getvalue().splitlines()
+    assert first.startswith("about 0:0")
+    assert "and 1 validation: 6 updates of " in first
+    # 7 pairs in batches of 3
+    assert first.endswith(" s, 2 epochs")
+    assert fault.startswith("6 updates are too few for a warm-up of 60 updates: the learning rate reaches 10% of its ")
     stream = io.StringIO()
     train(make_model(), DATA, make_settings(updates=5, warmup=0.2), progress=Progress(stream))
     assert "too few" not in stream.getvalue()
-
-
-def test_how_long_it_takes_is_said_before_it_begins() -> None:
-    stream = io.StringIO()
-    train(make_model(), DATA, make_settings(updates=6), progress=Progress(stream))
-    first, *_ = stream.getvalue().splitlines()
-    assert first.startswith("about 0:0")
-    # 7 pairs in batches of 3
-    assert first.endswith(" s, 2 epochs")
-    assert "and 1 validation: 6 updates of " in first
 
 
 def test_what_is_left_of_minutes_is_right_from_the_first_update_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,22 +217,12 @@ def test_what_is_left_of_minutes_is_right_from_the_first_update_on(monkeypatch: 
     assert lines[0].endswith("0:30 elapsed, 3:30 left")
 
 
-def test_noam_reads_the_width_from_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
-    log: list[dict[str, Any]] = []
-    run(make_model(), make_settings(updates=1, learning_rate=2.0, warmup=4, schedule="noam"), log=log.append)
-    assert log[0]["learning_rate"] == pytest.approx(2.0 * 16**-0.5 * 4**-1.5)
-
-
-def test_a_loss_that_is_not_finite_ends_it() -> None:
+def test_a_loss_or_score_that_is_not_finite_ends_it() -> None:
     model = make_model()
     with torch.no_grad():
         model.to_logits.weight.fill_(float("inf"))
     with pytest.raises(AttentError, match="no longer finite"):
         run(model, make_settings())
-
-
-def test_a_score_that_is_not_finite_ends_it() -> None:
     with pytest.raises(AttentError, match="validation's loss is nan at update 2"):
         run(make_model(), make_settings(updates=5, validate_every=2), validate=lambda: {"loss": float("nan")})
 
@@ -282,45 +274,18 @@ def test_accumulated_gradients_are_those_of_one_large_batch() -> None:
 
 def test_it_ends_when_nothing_better_is_found() -> None:
     scores = iter([3.0, 2.0, 2.5, 2.25, 1.0])
-    trained = run(
-        make_model(), make_settings(updates=9, validate_every=1, patience=2), validate=lambda: {"loss": next(scores)}
-    )
+    settings = make_settings(updates=9, validate_every=1, patience=2)
+    trained = run(make_model(), settings, validate=lambda: {"loss": next(scores)})
     assert trained.updates == 4
     assert trained.validation == {"loss": 2.25}
 
 
-def test_the_plateau_lowers_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
-    log: list[dict[str, Any]] = []
-    settings = make_settings(
-        updates=4,
-        validate_every=1,
-        schedule="plateau",
-        plateau_patience=0,
-        plateau_factor=0.1,
-        learning_rate=1e-2,
-        warmup=0,
-    )
-    run(make_model(), settings, validate=lambda: {"loss": 1.0}, log=log.append)
-    assert [record["learning_rate"] for record in log if "loss" in record] == pytest.approx([1e-2, 1e-2, 1e-3, 1e-4])
-
-
-def test_ctrl_c_passes_through_without_a_place_to_save() -> None:
-    def validate() -> dict[str, float]:
-        signal.raise_signal(signal.SIGINT)
-        return {}
-
-    with pytest.raises(KeyboardInterrupt):
-        run(make_model(), make_settings(updates=9, validate_every=1), validate=validate)
-
-
 def test_matrices_alone_are_decayed() -> None:
-    decayed, param_groups = build_optimizer(
-        list(make_model().parameters()), make_settings(weight_decay=0.01)
-    ).param_groups
+    optimizer = build_optimizer(list(make_model().parameters()), make_settings(weight_decay=0.01))
+    decayed, plain = optimizer.param_groups
     assert all(parameter.dim() > 1 for parameter in decayed["params"])
-    assert all(parameter.dim() < 2 for parameter in param_groups["params"])
-    assert (decayed["weight_decay"], param_groups["weight_decay"]) == (0.01, 0.0)
+    assert all(parameter.dim() < 2 for parameter in plain["params"])
+    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.01, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -329,13 +294,6 @@ def test_matrices_alone_are_decayed() -> None:
 )
 def test_the_nearer_limit_says_how_much_is_done(limits: dict[str, object], done: float) -> None:
     assert fraction_done(make_settings(**limits), updates_done=10, seconds_spent=30) == done
-
-
-def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    loop.train(make_model(), DATA, make_settings())
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "nats/token" in captured.err
 
 
 @pytest.fixture
@@ -348,21 +306,30 @@ def as_in_the_foreground() -> Iterator[None]:
 
 @pytest.mark.usefixtures("as_in_the_foreground")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_is_only_noted(number: int) -> None:
+def test_the_first_is_only_noted_and_the_second_acts(number: int) -> None:
     before = signal.getsignal(number)
     with deferred_interrupt() as interruption:
         assert not interruption.is_set()
         signal.raise_signal(number)
         assert interruption.is_set()
     assert signal.getsignal(number) is before
-
-
-@pytest.mark.usefixtures("as_in_the_foreground")
-def test_the_second_acts() -> None:
     with pytest.raises(KeyboardInterrupt), deferred_interrupt() as interruption:
         signal.raise_signal(signal.SIGINT)
         assert interruption.is_set()
         signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("as_in_the_foreground")
+def test_ctrl_c_passes_through_without_a_place_to_save(capsys: pytest.CaptureFixture[str]) -> None:
+    def validate() -> dict[str, float]:
+        signal.raise_signal(signal.SIGINT)
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        train(make_model(), DATA, make_settings(updates=9, validate_every=1), validate=validate)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "9 updates of " in captured.err
 
 
 def test_other_threads_hold_nothing_back() -> None:
