@@ -17,14 +17,6 @@ def run(average: WeightAverage, weights: list[float]) -> None:
         average.add(update)
 
 
-def test_none_keeps_the_last() -> None:
-    parameter = nn.Parameter(torch.zeros(3))
-    average = WeightAverage([parameter], settings())
-    run(average, [1.0, 2.0])
-    average.apply()
-    assert parameter.tolist() == [2.0] * 3
-
-
 def test_ema_worked_by_hand() -> None:
     parameter = nn.Parameter(torch.zeros(2))
     average = WeightAverage([parameter], settings(averaging="ema", ema_decay=0.2))
@@ -40,9 +32,7 @@ def test_last_is_the_mean_of_those_set_aside() -> None:
     run(average, [float(update) for update in range(1, 11)])
     average.apply()
     assert parameter.tolist() == [(6 + 9) / 2] * 2
-
-
-def test_last_without_any_set_aside_keeps_the_weights() -> None:
+    # without any set aside
     parameter = nn.Parameter(torch.ones(2))
     WeightAverage([parameter], settings(averaging="last")).apply()
     assert parameter.tolist() == [1.0, 1.0]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ctypes
 import platform
 
@@ -8,15 +6,14 @@ import pytest
 from attent.devices import limit_heap_fragmentation
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-def test_glibc_takes_it() -> None:
-    assert limit_heap_fragmentation()
-
-
-@pytest.mark.parametrize("error", [OSError, TypeError])
-def test_others_are_left_alone(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [None, OSError, TypeError])
+def test_glibc_takes_a_limit_and_others_are_left_alone(
+    error: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none(name: None) -> None:
+        assert error
         raise error
 
-    monkeypatch.setattr(ctypes, "CDLL", none)
-    assert not limit_heap_fragmentation()
+    if error:
+        monkeypatch.setattr(ctypes, "CDLL", none)
+    assert limit_heap_fragmentation() is (error is None and platform.libc_ver()[0] == "glibc")

@@ -27,11 +27,6 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam)])
-def test_the_settings_name_it(kind: str, expected: type) -> None:
-    assert type(build_optimizer(list(nn.Linear(3, 5).parameters()), settings(optimizer=kind))) is expected
-
-
 def test_adamw_decays_weights_and_adam_adds_to_the_gradient() -> None:
     weights = {}
     for kind in ("adamw", "adam"):
@@ -57,32 +52,18 @@ def test_a_restored_one_goes_on_in_the_same_way() -> None:
     for model, optimizer in ((single, first), (two, second)):
         step(model, optimizer)
     assert torch.equal(single.weight, two.weight)
-
-
-def test_a_state_of_another_model_is_refused() -> None:
-    model = nn.Linear(3, 5)
     with pytest.raises(KeyError, match="elsewhere"):
-        restore_optimizer(
-            build_optimizer(list(model.parameters()), settings()),
-            dict(model.named_parameters()),
-            {"elsewhere/step": torch.zeros(())},
-        )
-
-
-def test_a_weight_that_is_not_trained_has_no_state() -> None:
-    model = nn.Linear(3, 5)
-    model.bias.requires_grad_(False)
-    optimizer = build_optimizer([model.weight], settings())
-    step(model, optimizer)
-    assert {name.partition("/")[0] for name in optimizer_state(optimizer, dict(model.named_parameters()))} == {"weight"}
-
-
-def test_every_schedule_that_settings_name_is_there() -> None:
-    assert set(SCHEDULES) == set(get_args(ScheduleName))
+        restore_optimizer(second, dict(two.named_parameters()), {"elsewhere/step": torch.zeros(())})
+    # a weight that is not trained has no state
+    alone = build_optimizer([single.weight], settings())
+    step(single, alone)
+    assert {name.partition("/")[0] for name in optimizer_state(alone, dict(single.named_parameters()))} == {"weight"}
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_rate_rises_in_a_line_during_the_warm_up(name: str) -> None:
+    assert name in get_args(ScheduleName)
+    assert len(SCHEDULES) == len(get_args(ScheduleName))
     first, middle, last = (SCHEDULES[name](update, 0.0, 40, 128) for update in (10, 20, 40))
     assert middle == pytest.approx(2 * first)
     assert last == pytest.approx(4 * first)
@@ -106,9 +87,6 @@ def test_noam_is_the_papers() -> None:
     # base model, warm-up 4000: the largest rate is 512^-0.5 · 4000^-0.5
     assert noam(4000, 0.0, 4000, 512) == pytest.approx(6.9877e-4, rel=1e-4)
     assert noam(16000, 0.0, 4000, 512) == pytest.approx(noam(4000, 0.0, 4000, 512) / 2)
-
-
-def test_inverse_sqrt_halves_when_updates_are_four_times_the_warm_up() -> None:
     assert inverse_sqrt(400, 0.0, 100, 128) == pytest.approx(0.5)
 
 
