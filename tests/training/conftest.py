@@ -37,14 +37,9 @@ PATIENCE = 60
 def _run_rank(
     rank: int, number: int, port: int, work: Callable[..., Any], arguments: tuple[Any, ...], answer: Any
 ) -> None:
-    variables = {
-        "RANK": rank,
-        "LOCAL_RANK": rank,
-        "WORLD_SIZE": number,
-        "LOCAL_WORLD_SIZE": number,
-        "MASTER_PORT": port,
-    }
-    os.environ.update({name: str(value) for name, value in variables.items()} | {"MASTER_ADDR": "127.0.0.1"})
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": number, "LOCAL_WORLD_SIZE": number}
+    os.environ.update({name: str(value) for name, value in (variables | {"MASTER_PORT": port}).items()})
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
     os.environ.pop("OMP_NUM_THREADS", None)
     torch.set_num_threads(1)
     try:
@@ -103,7 +98,7 @@ def _received(answer: Any) -> Any:
 TOKENIZER = CharTokenizer("abcde")
 PAIRS = [
     Pair(text, text[::-1])
-    for text in ("a", "bc", "deb", "cead", "ba", "e", "dd", "abcdeabc", "ecb", "ddca", "bbbbbbbbbbb")
+    for text in ["a", "bc", "deb", "cead", "ba", "e", "dd", "abcdeabc", "ecb", "ddca", "bbbbbbbbbbb"]
 ]
 DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER, length_multiple=1)
 
@@ -115,23 +110,15 @@ class BrokenError(Exception):
 def model(kind: str, dropout: float) -> Any:
     torch.manual_seed(5)
     if kind == "transformer":
-        settings = TransformerSettings(
-            encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=dropout
-        )
+        sizes = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 5, "heads": 2}
+        settings = TransformerSettings.model_validate(sizes | {"dropout": dropout})
         return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
     return RNN(RnnSettings(width=8, embedding_width=6, attention=kind), TOKENIZER.size, TOKENIZER.size)
 
 
 def settings(**values: object) -> TrainingSettings:
-    defaults = {
-        "updates": 30,
-        "batch_pairs": 3,
-        "warmup": 2,
-        "precision": "float32",
-        "threads": 1,
-        "learning_rate": 1e-2,
-    }
-    return TrainingSettings.model_validate(defaults | values)
+    defaults = {"updates": 30, "batch_pairs": 3, "warmup": 2, "learning_rate": 1e-2}
+    return TrainingSettings.model_validate(defaults | {"precision": "float32", "threads": 1} | values)
 
 
 def go(

@@ -44,10 +44,8 @@ def test_a_recipe_is_followed_together(run_processes, settings_file: Path, tmp_p
     assert first == second
     assert message
     assert empty == ""
-    assert (read_config(tmp_path / "run").state, read_state(latest_checkpoint(tmp_path / "run")).update) == (
-        "finished",
-        6,
-    )
+    assert read_config(tmp_path / "run").state == "finished"
+    assert read_state(latest_checkpoint(tmp_path / "run")).update == 6
     first, second = run_processes(2, gone_on, tmp_path / "run")
     assert first == second == read_config(tmp_path / "run").results
     assert read_state(latest_checkpoint(tmp_path / "run")).update == 9
@@ -62,10 +60,9 @@ def test_a_recipe_is_followed_together(run_processes, settings_file: Path, tmp_p
 def test_own_parts_are_built_by_every_process_where_the_first_may(
     run_processes, settings_file: Path, tmp_path: Path
 ) -> None:
-    own = settings_file.read_text(encoding="utf-8").replace(
-        "[model]", '[model]\nscore = "attent.attention.scores.dot:Dot"'
-    )
-    (tmp_path / "own.toml").write_text(own, encoding="utf-8")
+    own = '[model]\nscore = "attent.attention.scores.dot:Dot"'
+    text = settings_file.read_text(encoding="utf-8").replace("[model]", own)
+    (tmp_path / "own.toml").write_text(text, encoding="utf-8")
     (first, _), (second, _) = run_processes(2, followed, tmp_path / "run", tmp_path / "own.toml")
     assert first == second == read_config(tmp_path / "run").results
     refused, _ = run_processes(2, gone_on, tmp_path / "run")
@@ -79,12 +76,9 @@ def test_frozen_embeddings_stay_as_they_start_in_every_process(
     run_processes, settings_file: Path, tmp_path: Path, sharded: bool
 ) -> None:
     vectors, recipe = tmp_path / "letters.txt", tmp_path / "recipe.toml"
-    vectors.write_text(
-        "".join(
-            f"{letter} {' '.join(str((index + n) % 7) for n in range(8))}\n"
-            for index, letter in enumerate("abcdefgh0123")
-        )
-    )
+    for index, letter in enumerate("abcdefgh0123"):
+        with vectors.open("a") as file:
+            file.write(f"{letter} {' '.join(str((index + n) % 7) for n in range(8))}\n")
     text = settings_file.read_text(encoding="utf-8") + f"averaging = 'ema'\nsharded = {str(sharded).lower()}\n"
     recipe.write_text(f"{text}[vectors]\nsource = {json.dumps(str(vectors))}\nfrozen = true\n", encoding="utf-8")
     follow(override(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=SilentProgress())

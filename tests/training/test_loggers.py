@@ -118,11 +118,10 @@ def test_a_resumed_training_goes_on_with_its_own_run(
     module.init = module.start_run = begin
     module.end_run = lambda: None
     monkeypatch.setitem(sys.modules, name, module)
-    resumed = (
-        {"project": "attent", "name": "tiny", "id": "run-1", "resume": "allow"}
-        if name == "wandb"
-        else {"run_id": "run-1"}
-    )
+    resumed = {
+        "wandb": {"project": "attent", "name": "tiny", "id": "run-1", "resume": "allow"},
+        "mlflow": {"run_id": "run-1"},
+    }[name]
 
     def start(update: int) -> dict[str, str]:
         with open_loggers([name], tmp_path / "tiny", update):
@@ -142,11 +141,7 @@ def test_a_resumed_training_goes_on_with_its_own_run(
 def test_runs_of_two_loggers_are_kept_beside_each_other(tmp_path: Path) -> None:
     write_id(tmp_path, "wandb", "k3x9")
     write_id(tmp_path, "mlflow", "ab12")
-    assert (read_id(tmp_path, "wandb"), read_id(tmp_path, "mlflow"), read_id(tmp_path, "tensorboard")) == (
-        "k3x9",
-        "ab12",
-        None,
-    )
+    assert [read_id(tmp_path, name) for name in ("wandb", "mlflow", "tensorboard")] == ["k3x9", "ab12", None]
 
 
 def test_a_library_that_refuses_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from attent.tasks.fill_mask.examples import MaskedLines
 from attent.tasks.fill_mask.task import masked_lm_cross_entropy, masked_lm_scores
 from attent.tasks.recipe import follow
 from attent.tasks.settings import read
-from attent.text.batches import BatchSize, Bitext, Sequences
+from attent.text.batches import Batch, BatchSize, Bitext, Sequences
 from attent.text.text import Pair
 from attent.text.tokenizer import PAD, CharTokenizer
 from attent.training.autotune import Precision
@@ -34,11 +35,13 @@ def tiny() -> Transformer:
     return Transformer(settings, 9, 9)
 
 
+def two_pairs() -> Batch:
+    tokenizer = CharTokenizer("abcde")
+    return Bitext([Pair("abcd", "ecb"), Pair("a", "b")], tokenizer, tokenizer, length_multiple=1).batch(np.arange(2))
+
+
 def test_padding_counts_for_nothing() -> None:
-    data = Bitext(
-        [Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), length_multiple=1
-    )
-    (_, batch), model = next(iter(data.sorted_batches(BatchSize(pairs=2)))), tiny()
+    batch, model = two_pairs(), tiny()
     assert (batch.target_out == PAD).any()
     loss = translation_cross_entropy(model, batch, 0.1, "float32")
     logits = model.output(model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in))
@@ -49,10 +52,7 @@ def test_padding_counts_for_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["transformer", "rnn"])
 def test_r_drop_adds_what_two_readings_with_dropout_differ_by(kind: str) -> None:
-    data = Bitext(
-        [Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), length_multiple=1
-    )
-    _, batch = next(iter(data.sorted_batches(BatchSize(pairs=2))))
+    batch = two_pairs()
     if kind == "transformer":
         sizes = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=0.4)
         model = Transformer(sizes, 9, 9)
@@ -70,14 +70,8 @@ def test_r_drop_adds_what_two_readings_with_dropout_differ_by(kind: str) -> None
     loss = translation_cross_entropy(model, batch, 0.1, "float32", r_drop=5.0)
     torch.testing.assert_close(loss, entropy + 5 / 4 * divergence)
     parameters = list(model.parameters())
-    torch.testing.assert_close(
-        *(
-            torch.autograd.grad(tensor, parameters, allow_unused=True)
-            for tensor in (loss, entropy + 5 / 4 * divergence)
-        ),
-        atol=1e-5,
-        rtol=1e-4,
-    )
+    both = (torch.autograd.grad(value, parameters, allow_unused=True) for value in (loss, entropy + 5 / 4 * divergence))
+    torch.testing.assert_close(*both, atol=1e-5, rtol=1e-4)
     model.eval()
     losses = [translation_cross_entropy(model, batch, 0.1, "float32", r_drop=alpha) for alpha in (0.0, 5.0)]
     torch.testing.assert_close(*losses)
@@ -90,26 +84,20 @@ def followed_recipe(folder: Path, file: Path) -> None:
 
 @pytest.mark.slow
 def test_r_drop_is_in_the_loss_of_every_process(run_processes, settings_file: Path, tmp_path: Path) -> None:
-    text = (
-        settings_file.read_text(encoding="utf-8")
-        .replace("dropout = 0.0", "dropout = 0.4")
-        .replace("[training]", "[training]\nr_drop = 0.0")
-    )
-    losses = list[float]()
+    text, losses = settings_file.read_text(encoding="utf-8").replace("dropout = 0.0", "dropout = 0.4"), list[float]()
     for alpha in ("0.0", "1000.0"):
-        (tmp_path / f"{alpha}.toml").write_text(text.replace("r_drop = 0.0", f"r_drop = {alpha}"), encoding="utf-8")
+        changed = text.replace("[training]", f"[training]\nr_drop = {alpha}")
+        (tmp_path / f"{alpha}.toml").write_text(changed, encoding="utf-8")
         run_processes(2, followed_recipe, tmp_path / alpha, tmp_path / f"{alpha}.toml")
-        records = [
-            json.loads(line) for line in (tmp_path / alpha / "log.jsonl").read_text(encoding="utf-8").splitlines()
-        ]
+        lines = (tmp_path / alpha / "log.jsonl").read_text(encoding="utf-8").splitlines()
+        records = [json.loads(line) for line in lines]
         losses.append(next(record["loss"] for record in records if "loss" in record))
     # the mean of the first updates; dropout alone changes it by tenths
     assert losses[1] > losses[0] + 5
 
 
 def test_in_16_bits_the_loss_is_summed_in_32() -> None:
-    data = Bitext([Pair("abcd", "ecb")], CharTokenizer("abcde"), CharTokenizer("abcde"))
-    (_, batch), model = next(iter(data.sorted_batches(BatchSize(pairs=1)))), tiny()
+    batch, model = two_pairs(), tiny()
     loss = translation_cross_entropy(model, batch, 0.1, "bfloat16")
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss, translation_cross_entropy(model, batch, 0.1, "float32"), atol=3e-2, rtol=3e-2)
@@ -123,34 +111,9 @@ def test_the_mean_over_batches_is_that_over_tokens() -> None:
     assert first == pytest.approx(second, rel=1e-5)
 
 
-MODELS: dict[str, TransformerSettings | RnnSettings] = {
-    "transformer": TransformerSettings(
-        encoder_layers=1, decoder_layers=2, width=16, feed_forward=16, heads=2, dropout=0.1
-    ),
-    "rotary": TransformerSettings(
-        encoder_layers=1,
-        decoder_layers=1,
-        width=16,
-        feed_forward=16,
-        heads=2,
-        norm="pre",
-        position="rotary",
-        attention_dropout=0.1,
-    ),
-} | {
-    f"{attention}, {score}, {cell}": RnnSettings(
-        attention=attention,
-        score=score,
-        cell=cell,
-        embedding_width=8,
-        width=8,
-        encoder_width=4,
-        embedding_dropout=0.1,
-        output_dropout=0.1,
-    )
-    for attention, score in (("none", None), ("bahdanau", None), ("luong", "dot"), ("luong", "general"))
-    for cell in ("gru", "lstm")
-}
+TRANSFORMER = {"encoder_layers": 1, "decoder_layers": 2, "width": 16, "feed_forward": 16, "heads": 2}
+ROTARY = {"norm": "pre", "position": "rotary", "attention_dropout": 0.1}
+RECURRENT = {"embedding_width": 8, "width": 8, "encoder_width": 4, "embedding_dropout": 0.1, "output_dropout": 0.1}
 
 
 @pytest.fixture(scope="module")
@@ -163,16 +126,20 @@ def only_new_objects() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("only_new_objects")
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", MODELS)
-def test_an_update_leaves_nothing_in_memory(name: str, precision: Precision) -> None:
+@pytest.mark.parametrize(
+    ("settings", "precision"),
+    [
+        (TransformerSettings.model_validate(TRANSFORMER), "float32"),
+        (TransformerSettings.model_validate(TRANSFORMER | ROTARY), "bfloat16"),
+        (RnnSettings.model_validate(RECURRENT | {"attention": "none", "cell": "gru"}), "bfloat16"),
+        (RnnSettings.model_validate(RECURRENT | {"attention": "bahdanau", "cell": "lstm"}), "float32"),
+        (RnnSettings.model_validate(RECURRENT | {"attention": "luong", "score": "dot", "cell": "lstm"}), "bfloat16"),
+        (RnnSettings.model_validate(RECURRENT | {"attention": "luong", "score": "general", "cell": "gru"}), "float32"),
+    ],
+)
+def test_an_update_leaves_nothing_in_memory(settings: Any, precision: Precision) -> None:
     """A tensor that a function has returned and keeps besides would hold the function, and be held by it, for ever."""
-    tokenizer = CharTokenizer("abcde")
-    data = Bitext([Pair("abcd", "ecb"), Pair("a", "b")], tokenizer, tokenizer)
-    (_, batch), model = (
-        next(iter(data.sorted_batches(BatchSize(pairs=2)))),
-        build(MODELS[name], tokenizer.size, tokenizer.size).train(),
-    )
+    batch, model = two_pairs(), build(settings, 9, 9).train()
 
     def tensors() -> int:
         translation_cross_entropy(model, batch, 0.1, precision).backward()
@@ -184,55 +151,36 @@ def test_an_update_leaves_nothing_in_memory(name: str, precision: Precision) -> 
     assert tensors() == tensors()
 
 
-CLASSIFIER = EncoderSettings(
-    input="vectors",
-    cls=True,
-    layers=1,
-    width=8,
-    feed_forward=7,
-    heads=2,
-    dropout=0.0,
-    position="none",
-    output_bias=True,
+SMALL = {"layers": 1, "width": 8, "feed_forward": 7, "heads": 2, "dropout": 0.0}
+CLASSIFIER = EncoderSettings.model_validate(
+    SMALL | {"input": "vectors", "cls": True, "position": "none", "output_bias": True}
 )
 
 
-def labelled_batch(count: int = 5) -> LabelledBatch:
-    lengths = torch.tensor([3, 1, 7, 2, 5])[:count]
-    return LabelledBatch(torch.randn(5, 7, 3)[:count], lengths, torch.tensor([0, 1, 3, 3, 2])[:count], count)
+def labelled_batch() -> LabelledBatch:
+    return LabelledBatch(torch.randn(5, 7, 3), torch.tensor([3, 1, 7, 2, 5]), torch.tensor([0, 1, 3, 3, 2]), 5)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_it_is_the_cross_entropy_of_the_vector_in_front(smoothing: float) -> None:
-    model, batch = EncoderModel(CLASSIFIER, 3, 4), labelled_batch()
+    model, batch = EncoderModel(CLASSIFIER, 3, 4).train(), labelled_batch()
     loss = classification_cross_entropy(model, batch, smoothing, "float32")
     logits = model.output(model(batch.sequence, batch.lengths)[:, 0])
     torch.testing.assert_close(loss, F.cross_entropy(logits, batch.classes, label_smoothing=smoothing))
-
-
-def test_what_is_behind_the_end_does_not_count() -> None:
-    model, batch = EncoderModel(CLASSIFIER, 3, 4), labelled_batch()
-    before = classification_cross_entropy(model, batch, 0.0, "float32")
+    loss.backward()
+    for parameter in (model.cls, model.embedding.projection.weight):
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0
+    # what is behind the end does not count
     batch.sequence[1, 1:] = 1e3
-    torch.testing.assert_close(classification_cross_entropy(model, batch, 0.0, "float32"), before)
-
-
-def test_the_gradient_reaches_the_vector_in_front_and_the_projection() -> None:
-    model = EncoderModel(CLASSIFIER, 3, 4).train()
-    classification_cross_entropy(model, labelled_batch(), 0.1, "float32").backward()
-    assert all(
-        parameter.grad is not None and parameter.grad.abs().sum() > 0
-        for parameter in (model.cls, model.embedding.projection.weight)
-    )
+    torch.testing.assert_close(classification_cross_entropy(model, batch, smoothing, "float32"), loss)
 
 
 SIZE = 11
 LINES = MaskedLines(Sequences([[4, 5, 6], [7], [8, 9, 10, 4, 5, 6, 7, 8, 9, 10, 4]]), SIZE, 0.3, length_multiple=1)
-MASKED_LM = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2, dropout=0.0)
 
 
 def make_masked_lm() -> EncoderModel:
-    return EncoderModel(MASKED_LM, SIZE + 1, SIZE)
+    return EncoderModel(EncoderSettings.model_validate(SMALL), SIZE + 1, SIZE)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -256,6 +204,4 @@ def test_without_a_blank_there_is_nothing_to_learn() -> None:
 def test_a_model_that_knows_nothing_guesses_as_one_does() -> None:
     built = make_masked_lm().eval()
     torch.nn.init.zeros_(built.to_logits.weight)
-    loss, right = masked_lm_scores(built, LINES, BatchSize(2))
-    assert loss == pytest.approx(math.log(SIZE), abs=1e-5)
-    assert right == 0
+    assert masked_lm_scores(built, LINES, BatchSize(2)) == (pytest.approx(math.log(SIZE), abs=1e-5), 0)

@@ -28,14 +28,8 @@ EVERY = EXACT | {"averaging": "ema", "clip": 0.1, "validate_every": 20}
     ("kind", "values"),
     [
         ("transformer", EVERY | {"batch_pairs": None, "batch_tokens": 9}),
-        pytest.param(
-            "transformer",
-            EXACT | {"batch_pairs": 2, "accumulate": 3, "clip": None, "averaging": "last", "last": 3, "last_every": 7},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("bahdanau", EXACT | {"batch_pairs": 5, "optimizer": "adam"}, marks=pytest.mark.slow),
-        pytest.param("luong", EVERY | {"batch_pairs": 4}, marks=pytest.mark.slow),
-        pytest.param("none", EXACT | {"batch_pairs": 1}, marks=pytest.mark.slow),
+        pytest.param("luong", EXACT | {"accumulate": 3, "averaging": "last", "last_every": 7}, marks=pytest.mark.slow),
+        pytest.param("none", EXACT | {"batch_pairs": 1, "optimizer": "adam"}, marks=pytest.mark.slow),
     ],
 )
 def test_losses_scores_and_weights_are_those_of_one_process(
@@ -43,9 +37,8 @@ def test_losses_scores_and_weights_are_those_of_one_process(
 ) -> None:
     """Also where a batch has fewer pairs than there are processes, and another number of tokens in each."""
     single, weights, scores, _ = small.go(values, kind)
-    (first, actual, judged, _), (second, _, target, message) = run_processes(
-        2, small.go, values | {"sharded": True}, kind
-    )
+    result = run_processes(2, small.go, values | {"sharded": True}, kind)
+    (first, actual, judged, _), (second, _, target, message) = result
     assert list(first) == list(single) == list(range(1, small.settings().updates + 1))
     assert max(abs(first[update] - loss) for update, loss in single.items()) < 1e-5
     assert actual == pytest.approx(weights, abs=1e-4)
@@ -54,16 +47,10 @@ def test_losses_scores_and_weights_are_those_of_one_process(
     assert (second, message) == ({}, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after"),
-    [
-        pytest.param((2, True), (1, False), marks=pytest.mark.slow),
-        pytest.param((1, False), (2, True), marks=pytest.mark.slow),
-        pytest.param((2, True), (2, True), marks=pytest.mark.slow),
-        pytest.param((2, True), (2, False), marks=pytest.mark.slow),
-        pytest.param((2, False), (3, True), marks=pytest.mark.slow),
-        pytest.param((2, True), (1, True), marks=pytest.mark.slow),
-    ],
+    [((1, False), (2, True)), ((2, True), (2, True)), ((2, True), (2, False)), ((3, True), (1, True))],
 )
 def test_a_run_goes_on_divided_or_not(
     small, run_processes, tmp_path: Path, before: tuple[int, bool], after: tuple[int, bool]
@@ -104,14 +91,8 @@ def test_a_signal_to_one_saves_what_all_hold(small, run_processes, tmp_path: Pat
 
 @pytest.mark.slow
 def test_dropout_and_precision_are_the_same_again(small, run_processes, tmp_path: Path) -> None:
-    values = {
-        "save_every": 5,
-        "updates": 20,
-        "averaging": "last",
-        "last_every": 4,
-        "sharded": True,
-        "precision": "bfloat16",
-    }
+    values = {"save_every": 5, "updates": 20, "averaging": "last", "last_every": 4}
+    values |= {"sharded": True, "precision": "bfloat16"}
     whole = run_processes(2, small.go, values, "transformer", 0.3)[0]
     run_processes(2, small.go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
     parts = run_processes(2, small.go, values, "transformer", 0.3, tmp_path)[0]
