@@ -25,28 +25,13 @@ def seen_of(layers: int = 2, length: int = 5, batch: int = 1) -> attent.watch:
 def test_a_models_layers_are_one_group() -> None:
     captured = seen_of()
     scene = build_scene(captured, "abcde", title="an encoder")
-    assert [(group.name, group.title, len(group.layers), group.about) for group in scene.groups] == [
-        ("self", "self-attention", 2, READ)
-    ]
-    assert [layer.name for layer in scene.groups[0].layers] == list(captured)
-    torch.testing.assert_close(
-        scene.groups[0].layers[1].rows(torch.arange(5)), captured["layers.1.self_attn"].dense()[0]
-    )
+    (group,) = scene.groups
+    assert (group.name, group.title, group.about) == ("self", "self-attention", READ)
+    assert [layer.name for layer in group.layers] == list(captured)
+    torch.testing.assert_close(group.layers[1].rows(torch.arange(5)), captured["layers.1.self_attn"].dense()[0])
     assert scene.title == "an encoder"
-
-
-def test_ids_of_a_tensor_are_labels() -> None:
-    scene = build_scene([torch.full((1, 2, 3, 3), 1 / 3)], torch.tensor([101, 7, 102]))
-    assert scene.texts["tokens"].labels == ("101", "7", "102")
-
-
-def test_a_run_of_ours_is_three_groups_with_its_own_labels(translator) -> None:
-    scene = build_scene(translator.map("abc", "xy"))
-    assert [group.name for group in scene.groups] == ["cross", "encoder", "decoder"]
-    cross, encoder, decoder = scene.groups
-    assert (cross.about, encoder.about, decoder.about) == (PRODUCED, READ, PRODUCED)
-    assert scene.texts[cross.rows].labels == ("x", "y", "</s>")
-    assert scene.texts[decoder.columns].labels == ("<s>", "x", "y")
+    pictured = build_scene(captured, picture=Picture(np.zeros((4, 4, 1), np.uint8), (2, 2), "tokens"))
+    assert pictured.texts["tokens"].labels[:2] == ("CLS", "patch 1,1")
 
 
 def test_an_encoder_decoder_written_by_steps() -> None:
@@ -57,11 +42,8 @@ def test_an_encoder_decoder_written_by_steps() -> None:
             model.decoder(torch.randn(1, length, 12), memory)
     # without a cache the last call has all rows
     scene = build_scene(captured, "abcd", ["<s>", "x", "y", "z"])
-    assert [(group.name, group.shape) for group in scene.groups] == [
-        ("cross", (2, 3, 4)),
-        ("encoder", (2, 4, 4)),
-        ("decoder", (2, 3, 3)),
-    ]
+    shapes = {group.name: group.shape for group in scene.groups}
+    assert shapes == {"cross": (2, 3, 4), "encoder": (2, 4, 4), "decoder": (2, 3, 3)}
     assert scene.texts["target"].labels == ("x", "y", "z")
     assert scene.notes == ("The model ran 3 times; the last is shown.",)
 
@@ -94,12 +76,9 @@ def test_a_tensor_for_each_layer(kind: type) -> None:
     assert scene.texts["tokens"].labels == tuple("abcde")
     (cross,) = build_scene(kind(layer[:, :, :4] for layer in layers)).groups
     assert (cross.name, cross.shape) == ("cross", (3, 4, 5))
-
-
-def test_a_lazy_tensor_is_shown_by_its_map() -> None:
     query = torch.randn(2, 3, 5, 4)
     _, weights = attent.attend(query, query, query, return_map=True)
-    (group,) = build_scene((LazyTensor(weights, query.dtype),), "abcde").groups
+    (group,) = build_scene(kind([LazyTensor(weights, query.dtype)]), torch.arange(5)).groups
     assert group.layers[0].weights is weights
 
 
@@ -121,38 +100,31 @@ def test_layers_of_different_sizes_are_groups_of_their_own() -> None:
     _, small = attent.attend(*torch.randn(3, 1, 2, 3, 4), return_map=True)
     _, large = attent.attend(*torch.randn(3, 1, 2, 5, 4), return_map=True)
     scene = build_scene({"blocks.0.attn": large, "blocks.1.attn": large, "blocks.2.attn": small}, "abcde")
-    assert [(group.name, group.title, len(group.layers)) for group in scene.groups] == [
-        ("self-1", "self-attention (blocks.*.attn)", 2),
-        ("self-2", "self-attention (blocks.*.attn)", 1),
-    ]
+    assert [(group.name, len(group.layers)) for group in scene.groups] == [("self-1", 2), ("self-2", 1)]
+    assert [group.title for group in scene.groups] == ["self-attention (blocks.*.attn)"] * 2
     assert scene.texts[scene.groups[1].rows].labels == ("0", "1", "2")
 
 
 def test_one_sequence_of_a_batch() -> None:
     captured = seen_of(batch=3)
     scene = build_scene(captured, sequence=2)
-    torch.testing.assert_close(
-        scene.groups[0].layers[0].rows(torch.arange(5)), captured["layers.0.self_attn"].dense()[2]
-    )
+    rows = scene.groups[0].layers[0].rows(torch.arange(5))
+    torch.testing.assert_close(rows, captured["layers.0.self_attn"].dense()[2])
     with pytest.raises(ArgumentError, match="sequence must be from 0 to 2, got 3"):
         build_scene(captured, sequence=3)
-
-
-def test_patches_of_a_picture() -> None:
-    scene = build_scene(seen_of(length=5), picture=Picture(np.zeros((4, 4, 1), np.uint8), (2, 2), "tokens"))
-    assert scene.texts["tokens"].labels[:2] == ("CLS", "patch 1,1")
 
 
 def test_what_cannot_be_shown() -> None:
     model = nn.Linear(3, 3)
     with attent.watch(model) as captured:
         model(torch.randn(1, 3))
-    with pytest.raises(ArgumentError, match="no attention to show: Linear: nothing was seen"):
-        build_scene(captured)
-    with pytest.raises(ArgumentError, match="no map was given"):
-        build_scene({})
-    with pytest.raises(ArgumentError, match="has 0 queries and 0 keys"):
-        build_scene(torch.zeros(0, 0))
+    for maps, message in (
+        (captured, "no attention to show: Linear: nothing was seen"),
+        ({}, "no map was given"),
+        (torch.zeros(0, 0), "has 0 queries and 0 keys"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            build_scene(maps)
     with pytest.raises(ShapeError, match="must be"):
         build_scene(torch.zeros(3))
     with pytest.raises(ShapeError, match="there are 2 labels in tokens, and the maps have 5 places"):
@@ -182,34 +154,26 @@ def test_calls_that_continue_one_another_are_one(calls: list[tuple[int, int]], j
     assert [result.shape[2:] for result in forward_passes(named(*calls))["a"]] == joined
 
 
-def test_joined_rows_are_those_of_the_calls() -> None:
-    maps = named((3, 3), (1, 4))
-    (whole,) = forward_passes(maps)["a"]
-    torch.testing.assert_close(whole.dense()[:, :, :3, :3], maps["a"].dense())
-    torch.testing.assert_close(whole.dense()[:, :, 3:], maps["a#2"].dense())
-
-
-def test_a_sharp_in_a_name_is_no_call() -> None:
-    assert list(forward_passes({"a#2": weights(2, 2), "b": weights(2, 2)})) == ["a#2", "b"]
-
-
-def test_one_pass_is_chosen() -> None:
-    passes = forward_passes(named((3, 3), (4, 4)))
-    assert select_pass(passes, -1)["a"].shape[2:] == (4, 4)
-    assert select_pass(passes, 0)["a"].shape[2:] == (3, 3)
+def test_one_pass_is_chosen_whose_rows_are_those_of_the_calls() -> None:
+    maps = named((3, 3), (1, 4), (5, 5))
+    passes = forward_passes(maps)
+    first, last = select_pass(passes, 0)["a"], select_pass(passes, -1)["a"]
+    torch.testing.assert_close(first.dense()[:, :, :3, :3], maps["a"].dense())
+    torch.testing.assert_close(first.dense()[:, :, 3:], maps["a#2"].dense())
+    assert last.shape[2:] == (5, 5)
     with pytest.raises(ArgumentError, match="a ran 2 times, numbered from 0, got 2"):
         select_pass(passes, 2)
+    # a sharp in a name is no call
+    assert list(forward_passes({"a#2": weights(2, 2), "b": weights(2, 2)})) == ["a#2", "b"]
 
 
 def test_norms_and_gradients_come_along_where_they_are_known(translator: Translator) -> None:
     scene = build_scene(translator.map("abc", "65", gradients=True))
     for group in scene.groups:
         assert [measure.name for measure in group.measures] == [f"{group.name}.norms", f"{group.name}.gradients"]
-        assert all(
-            measure.base == group.name and measure.shape == group.shape and measure.rows == group.rows
-            for measure in group.measures
-        )
-        assert not any(measure.is_distribution for measure in group.measures)
+        for measure in group.measures:
+            assert (measure.base, measure.shape, measure.rows) == (group.name, group.shape, group.rows)
+            assert not measure.is_distribution
     layer = scene.group("cross.gradients").layers[0]
     assert bool((layer.rows(torch.arange(3)) < 0).any())
     assert scene.describe()["groups"][1]["measure"] == "norms"
@@ -247,11 +211,8 @@ def test_one_label_more_is_what_was_written_last() -> None:
     assert labels.of_shape("cross", 2, 2) == ("target", "source", PRODUCED)
     assert labels.of_shape("decoder", 2, 2) == ("target", "given", PRODUCED)
     assert labels.of_shape("encoder", 2, 2) == ("source", "source", READ)
-    assert {name: text.labels for name, text in labels.texts.items()} == {
-        "target": ("x", "y"),
-        "source": ("a", "b"),
-        "given": ("<s>", "x"),
-    }
+    texts = {name: text.labels for name, text in labels.texts.items()}
+    assert texts == {"target": ("x", "y"), "source": ("a", "b"), "given": ("<s>", "x")}
 
 
 def test_as_many_labels_as_rows_are_what_was_read_in() -> None:
@@ -260,13 +221,13 @@ def test_as_many_labels_as_rows_are_what_was_read_in() -> None:
     assert labels.texts["source"].labels == ("0", "1", "2")
     # a decoder alone
     assert SceneLabels("abc", None).of_shape("self", 2, 2) == ("tokens", "tokens", READ)
-
-
-def test_texts_of_one_name_are_kept_apart() -> None:
+    # texts of one name are kept apart
     labels = SceneLabels(None, None)
-    assert labels.of_shape("self", 2, 2)[:2] == ("tokens", "tokens")
-    assert labels.of_shape("self", 3, 3)[:2] == ("tokens-2", "tokens-2")
-    assert labels.of_shape("self", 2, 2)[:2] == ("tokens", "tokens")
+    names = [labels.of_shape("self", length, length)[0] for length in (2, 3, 2)]
+    assert names == ["tokens", "tokens-2", "tokens"]
+    picture = Picture(np.zeros((2, 2, 3)), (1, 2), "tokens")
+    assert patch_names(picture) == ["CLS", "patch 1,1", "patch 1,2"]
+    assert SceneLabels(None, None, picture).of_shape("self", 3, 3) == ("tokens", "tokens", READ)
 
 
 def test_labels_must_fit_somewhere() -> None:
@@ -280,9 +241,3 @@ def test_labels_must_fit_somewhere() -> None:
     labels.of_shape("self", 3, 3)
     with pytest.raises(ShapeError, match="there is 1 label in tokens, and the maps have 3 places"):
         labels.check()
-
-
-def test_patches_have_names() -> None:
-    picture = Picture(np.zeros((2, 2, 3)), (1, 2), "tokens")
-    assert patch_names(picture) == ["CLS", "patch 1,1", "patch 1,2"]
-    assert SceneLabels(None, None, picture).of_shape("self", 3, 3) == ("tokens", "tokens", READ)

@@ -12,50 +12,35 @@ WEIGHTS = torch.tensor([[[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]]])
 
 
 def test_without_a_head_the_mean_over_heads_is_taken() -> None:
-    assert panel(WEIGHTS, "ab", "cd").weights.tolist() == [[0.5, 0.5], [0.5, 0.5]]
-    assert panel(WEIGHTS, "ab", "cd", head=1).weights.tolist() == [[0.0, 1.0], [0.5, 0.5]]
-
-
-def test_titles_say_which_head() -> None:
-    assert panel(WEIGHTS, "ab", "cd", title="layer").title == "layer, mean over 2 heads"
+    mean, second = panel(WEIGHTS, "ab", "cd", title="layer"), panel(WEIGHTS, "ab", "cd", head=1)
+    assert (mean.weights.tolist(), mean.title) == ([[0.5, 0.5], [0.5, 0.5]], "layer, mean over 2 heads")
+    assert second.weights.tolist() == [[0.0, 1.0], [0.5, 0.5]]
     assert [item.title for item in head_panels(WEIGHTS, "ab", "cd").values()] == ["head 0", "head 1"]
     assert panel(WEIGHTS[0, 0], "ab", "cd", title="layer").title == "layer"
 
 
 def test_a_map_and_its_numbers_make_the_same_panel() -> None:
-    query, key, value = torch.randn(1, 2, 3, 5), torch.randn(1, 2, 7, 5), torch.randn(1, 2, 7, 5)
-    _, weights = attent.attend(query, key, value, return_map=True)
+    query, key = torch.randn(1, 2, 3, 5), torch.randn(1, 2, 7, 5)
+    _, weights = attent.attend(query, key, key, return_map=True)
     torch.testing.assert_close(dense_heads(weights), weights.dense()[0])
 
 
-def test_labels_must_fit() -> None:
+def test_what_is_no_panel() -> None:
     with pytest.raises(ShapeError, match=r"\(rows, columns\) = \(3, 2\), got \(2, 2\)"):
         panel(WEIGHTS, "abc", "cd")
-
-
-def test_a_batch_is_no_panel() -> None:
     with pytest.raises(ShapeError, match="got"):
         panel(torch.zeros(2, 1, 2, 2), "ab", "cd")
-
-
-def test_a_head_that_is_not_there() -> None:
     with pytest.raises(ArgumentError, match="head must be from 0 to 1, got 2"):
         panel(WEIGHTS, "ab", "cd", head=2)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("encoder.layers.0.self_attention", "encoder"),
-        ("decoder.layers.3.cross_attention", "cross"),
-        ("decoder.self_attention", "decoder"),
-    ],
-)
-def test_a_name_says_what_attends_to_what(name: str, kind: str) -> None:
-    assert kind_of(name) == kind
-
-
 def test_the_last_layer_is_chosen_unless_another_is_named(translator) -> None:
+    names = {
+        "encoder.layers.0.self_attention": "encoder",
+        "decoder.layers.3.cross_attention": "cross",
+        "decoder.self_attention": "decoder",
+    }
+    assert [kind_of(name) for name in names] == list(names.values())
     maps = translator.map("abc", "xy")
     assert choose(maps)[0] == "decoder.layers.1.cross_attention"
     assert choose(maps, "decoder", 0)[0] == "decoder.layers.0.self_attention"
@@ -70,15 +55,14 @@ def test_the_last_layer_is_chosen_unless_another_is_named(translator) -> None:
 def test_a_models_panel_says_what_its_rows_are_about(translator) -> None:
     maps = translator.map("abc", "xy")
     cross = panel_of(maps)
-    assert cross.rows == ("x", "y", "</s>")
-    assert cross.columns == ("a", "b", "c")
+    assert (cross.rows, cross.columns) == (("x", "y", "</s>"), ("a", "b", "c"))
     assert cross.reading.startswith("a row is about the token produced")
     assert panel_of(maps, "encoder").reading.startswith("a row is about the token itself")
     assert panel_of(maps, "decoder").reading.startswith("a row is about the token produced")
     assert list(head_panels_of(maps)) == ["head 0", "head 1", "head 2"]
 
 
-def test_the_mean_over_heads_of_the_last_layer_unless_said_otherwise(translator) -> None:
+def test_panels_of_a_scene(translator) -> None:
     maps = translator.map("abc", "xy")
     scene = build_scene(maps)
     ((name, displayed),) = panels(scene).items()
@@ -87,19 +71,11 @@ def test_the_mean_over_heads_of_the_last_layer_unless_said_otherwise(translator)
     assert displayed.reading == "a row is about the token produced · columns: what is looked at"
     assert (displayed.rows, displayed.columns) == (("x", "y", "</s>"), ("a", "b", "c"))
     torch.testing.assert_close(displayed.weights, maps[name].weights.dense()[0].mean(0))
-
-
-def test_a_head_and_all_of_them(translator) -> None:
-    scene = build_scene(translator.map("abc", "xy"))
     (single,) = panels(scene, "encoder", 0, 2).values()
     assert single.title == "encoder.layers.0.self_attention, head 2"
     full = panels(scene, "encoder", 0, "all")
     assert list(full) == ["head 0", "head 1", "head 2"]
     torch.testing.assert_close(full["head 2"].weights, single.weights)
-
-
-def test_what_is_not_there(translator) -> None:
-    scene = build_scene(translator.map("abc", "xy"))
     with pytest.raises(ArgumentError, match="no group 'self'; there are cross, encoder, decoder"):
         panels(scene, "self")
     with pytest.raises(ArgumentError, match="layer must be from 0 to 1, got 2"):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from attent.attention.arguments import prepare
 from attent.attention.base import Score
 from attent.attention.choices import Own
 from attent.attention.scores import SCORES, Dot, Gated
-from attent.views.step import WalkStep, equation_of, features, formula_steps, name_of, vectors
+from attent.views.step import WalkStep, equation_of, features, formula_steps, vectors
 
 ROWS, COLUMNS = ("r0", "r1"), ("c0", "c1", "c2")
 
@@ -43,10 +42,11 @@ def test_every_step_of_a_call_is_there() -> None:
     step_values = steps(score=Dot(), soft_cap=3.0, bias=torch.zeros(2, 3), mask="causal", dropout=0.5, seed=1)
     assert list(step_values) == ["scores", "capped", "biased", "masked", "weights", "dropped", "output"]
     assert step_values["output"].equation == "output = dropped·V"
-
-
-def test_a_mask_that_hides_nothing_is_no_step() -> None:
+    # a mask that hides nothing is no step
     assert "masked" not in steps(mask=torch.ones(2, 3, dtype=torch.bool))
+    hidden = steps(score=SCORES["additive"].for_widths(5, 5, 1))["hidden"]
+    assert (hidden.rows, hidden.columns) == (COLUMNS, features(5))
+    assert features(3) == vectors("X", "X", "", "(T, E)", torch.zeros(2, 3), ROWS).columns == ("d1", "d2", "d3")
 
 
 def test_only_weights_have_sums() -> None:
@@ -79,28 +79,7 @@ def distance(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     return -torch.cdist(query, key)
 
 
-@pytest.mark.parametrize(
-    ("function", "name"),
-    [
-        (distance, "distance"),
-        (partial(distance), "partial"),
-        (lambda q, k: distance(q, k), "f"),
-        (Gated(5, 5), "gated"),
-    ],
-)
-def test_a_score_that_is_a_function_has_its_name(function: Any, name: str) -> None:
-    assert f"= {name}(" in equation_of(Own(function)).lower()
-
-
-def test_a_vector_for_every_pair_is_labelled_by_keys() -> None:
-    hidden = steps(score=SCORES["additive"].for_widths(5, 5, 1))["hidden"]
-    assert hidden.rows == COLUMNS
-    assert hidden.columns == features(5)
-
-
-def test_vectors_have_features_for_columns() -> None:
-    assert vectors("X", "X", "", "(T, E)", torch.zeros(2, 3), ROWS).columns == ("d1", "d2", "d3")
-
-
-def test_name_of_a_part() -> None:
-    assert name_of(Gated(2, 2)) == "gated"
+def test_a_score_that_is_a_function_has_its_name() -> None:
+    named = {"distance": distance, "partial": partial(distance), "f": lambda q, k: distance(q, k), "gated": Gated(5, 5)}
+    for name, function in named.items():
+        assert f"= {name}(" in equation_of(Own(function)).lower()

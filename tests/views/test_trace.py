@@ -21,8 +21,10 @@ def trace_call(attention: MultiHeadAttention, tensor: torch.Tensor, *memory: tor
 
 
 def test_the_last_step_is_what_the_attention_returned() -> None:
-    steps, result = trace_call(MultiHeadAttention(12, 3), torch.randn(1, 3, 12))
+    attention = MultiHeadAttention(12, 3)
+    steps, result = trace_call(attention, torch.randn(1, 3, 12))
     torch.testing.assert_close(steps["result"].values, result)
+    assert not any(module._forward_hooks for module in attention.modules())
     assert list(steps) == ["X", "Q", "K", "V", "scores", "scaled", "weights", "output", "merged", "result"]
 
 
@@ -41,16 +43,16 @@ def test_a_memory_is_a_step_of_its_own() -> None:
     assert steps["M"].shape == (1, 5, 8)
     assert steps["K"].equation == "K = M·W_K + b_K, cut into 3 heads"
     assert steps["K"].rows == M
-
-
-def test_shared_heads_are_shown_for_each_head() -> None:
+    # shared heads are shown for each head
     steps, _ = trace_call(MultiHeadAttention(12, 4, key_value_heads=2), torch.randn(1, 3, 12))
     assert steps["K"].shape == (1, 4, 3, 3)
     assert steps["K"].equation.endswith("cut into 2 heads, each for 2 heads of queries")
 
 
-@pytest.mark.parametrize("score", ["scaled_dot", "additive", "general", "gaussian", "gated"])
-@pytest.mark.parametrize("position", [None, "rotary", "alibi"])
+@pytest.mark.parametrize(
+    ("score", "position"),
+    [("scaled_dot", "rotary"), ("additive", None), ("general", "alibi"), ("gaussian", None), ("gated", "alibi")],
+)
 def test_what_is_recalled_from_a_cache_has_the_steps_of_what_is_not(score: str, position: str | None) -> None:
     attention = MultiHeadAttention(12, 2, score=score, position=position).eval()
     inputs = torch.randn(1, 3, 12)
@@ -64,20 +66,12 @@ def test_what_is_recalled_from_a_cache_has_the_steps_of_what_is_not(score: str, 
         assert list(cached) == list(direct)
 
 
-def test_hooks_are_taken_away_again() -> None:
-    attention = MultiHeadAttention(4, 1)
-    trace_call(attention, torch.randn(1, 3, 4))
-    assert not any(module._forward_hooks for module in attention.modules())
-
-
 ROWS = ("a", "b", "c")
 
 
 def test_the_steps_are_those_of_the_layer() -> None:
-    inputs, module = (
-        vectors("X", "X", "", "(B, T, E)", torch.randn(1, 3, 5), ROWS),
-        FeedForward(5, 7, activation="gelu"),
-    )
+    inputs = vectors("X", "X", "", "(B, T, E)", torch.randn(1, 3, 5), ROWS)
+    module = FeedForward(5, 7, activation="gelu")
     for norm in ("post", "pre"):
         around = Residual(5, norm)
         torch.nn.init.normal_(around.norm.weight)
@@ -86,9 +80,8 @@ def test_the_steps_are_those_of_the_layer() -> None:
         inner = norm_step("norm", inputs, around.norm) if around.pre else inputs
         output = feed_forward_steps(inner, module)[-1]
         last = residual_steps(inputs, output, around)[-1]
-        torch.testing.assert_close(
-            last.values, expected.features if expected.output is None else expected.features + expected.output
-        )
+        ending = expected.features if expected.output is None else expected.features + expected.output
+        torch.testing.assert_close(last.values, ending)
     assert feed_forward_steps(inputs, module)[0].equation == "wide = gelu(X·W₁ + b₁)"
 
 
