@@ -14,16 +14,9 @@ from attent.text.tokenizer import CharTokenizer
 def untrained(**settings: object) -> Translator:
     torch.manual_seed(0)
     source, target = CharTokenizer("abcde "), CharTokenizer("xyz")
-    small = {
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "width": 12,
-        "feed_forward": 16,
-        "heads": 3,
-        "dropout": 0.0,
-        **settings,
-    }
-    return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
+    small = {"encoder_layers": 2, "decoder_layers": 2, "width": 12, "feed_forward": 16, "heads": 3, "dropout": 0.0}
+    sizes = TransformerSettings.model_validate(small | settings)
+    return Translator(Transformer(sizes, source.size, target.size), source, target)
 
 
 @pytest.fixture

@@ -13,38 +13,23 @@ from attent.views.describe import describe, equation
 
 
 def test_the_total_is_every_parameter_once(translator) -> None:
-    total = sum(parameter.numel() for parameter in translator.model.parameters())
-    assert f"{total:,} parameters in all" in describe(translator.model)
-
-
-def test_layers_built_alike_are_drawn_once(translator) -> None:
+    recurrent = RNN(RnnSettings(width=8, embedding_width=5, decoder_layers=2), 13, 11)
+    assert "weight_hh_l0  24 × 8" in describe(recurrent)
+    for model in (translator.model, recurrent):
+        total = sum(parameter.numel() for parameter in model.parameters())
+        assert f"{total:,} parameters in all" in describe(model)
     text = describe(translator.model)
+    # layers built alike are drawn once
     assert text.count("layers 0 to 1, each  EncoderLayer") == 1
     assert text.count("cross_attention  MultiHeadAttention, 3 heads of width 4") == 1
-
-
-def test_a_recurrent_network_is_drawn_too() -> None:
-    model = RNN(RnnSettings(width=8, embedding_width=5, decoder_layers=2), 13, 11)
-    text = describe(model)
-    assert f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters in all" in text
-    assert "weight_hh_l0  24 × 8" in text
-
-
-def test_a_parameter_that_serves_twice_is_counted_once(translator) -> None:
-    lines = describe(translator.model).splitlines()
-    assert next(line for line in lines if "to_logits" in line).endswith("shared")
+    # a parameter that serves twice is counted once
+    assert next(line for line in text.splitlines() if "to_logits" in line).endswith("shared")
 
 
 def test_attention_shows_its_parts() -> None:
-    text = describe(
-        MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi", key_value_heads=1), "mine"
-    )
+    attention = MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi")
+    text = describe(nn.ModuleDict({"attention": attention}), "mine")
     assert text.startswith("mine\n")
-    text = describe(
-        nn.ModuleDict(
-            {"attention": MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi")}
-        )
-    )
     assert "score(q, k) = vᵀ tanh(W₁q + W₂k + b)" in text
     assert "normalizer  Entmax15" in text
     assert "position  Alibi" in text
@@ -64,11 +49,6 @@ def test_the_tree_is_drawn_in_lines() -> None:
     ]
 
 
-def test_equations_come_from_docstrings() -> None:
-    assert equation(FeedForward(2, 3)) == "FFN(x) = max(0, x W₁ + b₁) W₂ + b₂"
-    assert equation(nn.LayerNorm(3)) == ""
-
-
 @pytest.mark.parametrize(
     ("norm", "expected"),
     [("post", "LayerNorm(X + MultiHead(X, X, X))"), ("pre", "N = LayerNorm(X);  Z = X + MultiHead(N, N, N)")],
@@ -77,3 +57,5 @@ def test_the_equation_of_a_layer_is_that_of_its_norm(norm: Norm, expected: str) 
     layer = EncoderLayer(EncoderSettings(width=8, feed_forward=8, heads=2, norm=norm))
     assert expected in equation(layer)
     assert "post" not in equation(layer)
+    assert equation(FeedForward(2, 3)) == "FFN(x) = max(0, x W₁ + b₁) W₂ + b₂"
+    assert equation(nn.LayerNorm(3)) == ""

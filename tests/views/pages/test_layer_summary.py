@@ -26,9 +26,12 @@ def group(queries: int = 7, keys: int = 7, kind: str = "self") -> tuple[LayerGro
 
 def test_whole_maps_are_the_maps() -> None:
     scene_group, dense, _ = group()
-    np.testing.assert_allclose(
-        summarize_layer(scene_group, scene_group.layers[0], level=0, top=0).weights, dense.numpy(), rtol=1e-6
-    )
+    weights = summarize_layer(scene_group, scene_group.layers[0], level=0, top=0).weights
+    np.testing.assert_allclose(weights, dense.numpy(), rtol=1e-6)
+    displayed = build_scene(torch.tensor([[torch.nan, torch.nan], [0.5, 0.5]])).groups[0]
+    summary = summarize_layer(displayed, displayed.layers[0], level=0, top=0)
+    assert summary.has_nan
+    assert summary.weights.tolist() == [[[0.0, 0.0], [0.5, 0.5]]]
 
 
 def test_pooled_is_the_mean_of_squares_cut_off_at_the_edge() -> None:
@@ -58,24 +61,19 @@ def test_figures_are_those_of_the_map() -> None:
     np.testing.assert_allclose(of["first"], dense[:, :, 0].mean(-1).numpy(), rtol=1e-5)
     np.testing.assert_allclose(of["same"], dense.diagonal(dim1=1, dim2=2).mean(-1).numpy(), rtol=1e-5)
     np.testing.assert_allclose(of["previous"], dense.diagonal(-1, 1, 2).sum(-1).numpy() / 7, rtol=1e-5)
-
-
-def test_a_row_that_sees_nothing_counts_in_no_mean() -> None:
+    # a row that sees nothing counts in no mean
     displayed = build_scene(torch.tensor([[0.0, 0.0], [0.5, 0.5]])).groups[0]
-    figures = summarize_layer(displayed, displayed.layers[0], level=0, top=0).statistics[0]
-    np.testing.assert_allclose([*figures.values()], [np.log(2), 0.5, 0.5, 0.5, 0.5])
+    head = summarize_layer(displayed, displayed.layers[0], level=0, top=0).statistics[0]
+    np.testing.assert_allclose([*head.values()], [np.log(2), 0.5, 0.5, 0.5, 0.5])
 
 
 def test_figures_without_a_meaning_are_no_numbers() -> None:
     scene_group, _, _ = group(4, 6, kind="cross")
     figures = summarize_layer(scene_group, scene_group.layers[0], level=0, top=0).statistics
-    assert [[mean is None for mean in head.values()] for head in figures] == [[False, True, False, True, True]] * len(
-        figures
-    )
+    assert [[mean is None for mean in head.values()] for head in figures] == [[False, True, False, True, True]] * 3
     scene_group = build_scene(torch.tensor([[2.0, -1.0]])).groups[0]
-    assert summarize_layer(scene_group, scene_group.layers[0], level=0, top=0).statistics == [
-        dict.fromkeys(HEAD_STATISTICS)
-    ]
+    (figures,) = summarize_layer(scene_group, scene_group.layers[0], level=0, top=0).statistics
+    assert figures == dict.fromkeys(HEAD_STATISTICS)
 
 
 def test_thumbnails_are_small_and_keep_the_mean() -> None:
@@ -83,10 +81,3 @@ def test_thumbnails_are_small_and_keep_the_mean() -> None:
     small = summarize_layer(scene_group, scene_group.layers[0], level=2, top=0).thumbnails
     assert small.shape == (3, 48, 25)
     np.testing.assert_allclose(small[:, 0, 0], dense[:, :3, :3].mean((1, 2)).numpy(), rtol=1e-5)
-
-
-def test_weights_that_are_no_numbers_are_zeros() -> None:
-    displayed = build_scene(torch.tensor([[torch.nan, torch.nan], [0.5, 0.5]])).groups[0]
-    summary = summarize_layer(displayed, displayed.layers[0], level=0, top=0)
-    assert summary.has_nan
-    assert summary.weights.tolist() == [[[0.0, 0.0], [0.5, 0.5]]]

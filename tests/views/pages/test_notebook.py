@@ -24,9 +24,8 @@ class Formatter:
 
 def test_the_extension_says_how_maps_are_shown() -> None:
     formatter = Formatter()
-    attent.load_ipython_extension(
-        SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": formatter}))
-    )
+    display = SimpleNamespace(formatters={"text/html": formatter})
+    attent.load_ipython_extension(SimpleNamespace(display_formatter=display))
     assert set(formatter.kinds) == {attent.AttentionMap, watch, type(build_scene(torch.ones(1, 1)))}
 
 
@@ -38,9 +37,7 @@ def test_maps_and_what_was_seen_are_frames() -> None:
         model(*torch.randn(3, 4, 1, 8))
     for displayed in (weights, captured, build_scene(weights)):
         assert frame(displayed).startswith("<iframe srcdoc=")
-
-
-def test_what_is_no_page_is_printed_as_ever() -> None:
+    # what is no page is printed as ever
     with attent.watch(nn.Linear(2, 2)) as captured:
         pass
     assert frame(captured) is None

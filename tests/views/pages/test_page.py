@@ -40,11 +40,8 @@ def test_a_page_asks_for_nothing() -> None:
     assert elements(html).asked == []
     assert "default-src 'none'" in html
     assert "<title>three</title>" in html
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", html)
-
-
-def test_a_page_without_its_data_is_small() -> None:
     assert len(page(torch.ones(1, 1), ["one"]).html.encode()) < 500 * 1024
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", html)
 
 
 def test_no_token_is_read_as_markup() -> None:
@@ -53,22 +50,14 @@ def test_no_token_is_read_as_markup() -> None:
     html, plain = (page(weights, labels, title=labels[1]).html for labels in (hostile, list("abcde")))
     assert elements(html).found == elements(plain).found
     assert "<script>alert" not in html
-
-
-def test_a_token_cut_within_a_character_is_written(tmp_path: Path) -> None:
-    assert '"labels":["?","b","c"]' in page(WEIGHTS, ["\ud83d", "b", "c"]).save(tmp_path / "a.html").read_text(
-        encoding="utf-8"
-    )
-
-
-def test_a_scene_is_shown_as_it_is(translator) -> None:
-    maps = translator.map("abc", "xy")
-    assert page(build_scene(maps)).html == page(maps).html
+    assert elements(page(weights, hostile)._repr_html_()).found == ["iframe"]
+    assert '"labels":["?","b","c"]' in page(WEIGHTS, ["\ud83d", "b", "c"]).html
 
 
 def test_the_attentions_that_hugging_face_returns() -> None:
     layers = (WEIGHTS[None], WEIGHTS[None].flip(1))
-    assert page(layers, "abc").html == page({"layers.0": layers[0], "layers.1": layers[1]}, "abc").html
+    html = page({"layers.0": layers[0], "layers.1": layers[1]}, "abc").html
+    assert page(layers, "abc").html == page(build_scene(layers, "abc")).html == html
 
 
 def test_size_is_kept_to() -> None:
@@ -86,14 +75,6 @@ def test_it_is_saved_where_asked(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ArgumentError, match="cannot be written"):
         scene_page.save(tmp_path / "file" / "a.html")
-
-
-def test_a_notebook_shows_it_in_a_frame() -> None:
-    scene_page = page(WEIGHTS, ['"', "<b>", "&"])
-    framed = scene_page._repr_html_()
-    read = elements(framed)
-    assert read.found == ["iframe"]
-    assert repr(scene_page).startswith("Page(0.")
 
 
 def test_what_cannot_be_shown() -> None:
@@ -116,15 +97,13 @@ MODULES = sorted(
 )
 
 
-def test_what_is_imported_stands_before() -> None:
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_keep_to_what_is_understood(name: str) -> None:
     script = bundle("page")
+    # what is imported stands before
     assert script.index("const module_elements") < script.index("const module_grid") < script.index("const module_page")
     assert script.count("const module_elements =") == 1
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_modules_keep_to_what_is_understood(name: str) -> None:
     text = web_file(f"{name}.js")
     assert len(text.splitlines()) <= 300
     assert len(re.findall(r"^import\b", text, re.MULTILINE)) == len(IMPORT.findall(text))

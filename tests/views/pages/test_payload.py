@@ -9,12 +9,16 @@ import torch
 
 from attent.views.build_scene import build_scene
 from attent.views.pages.budget import MEBIBYTE
-from attent.views.pages.payload import build_payload, encode_bytes, pack, pack_top, to_half
+from attent.views.pages.payload import build_payload, encode_bytes, pack_top, to_half
 from attent.views.scene import Picture
 
 
+def unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
+
+
 def numbers(text: str, kind: type) -> np.ndarray:
-    return np.frombuffer(zlib.decompress(base64.b64decode(text)), kind)
+    return np.frombuffer(unpacked(text), kind)
 
 
 def test_a_small_scene_has_every_number() -> None:
@@ -25,6 +29,8 @@ def test_a_small_scene_has_every_number() -> None:
     assert (numbers(inside.packs["0.1.map"], np.float32) == weights.numpy().ravel()).all()
     assert len(about["summary"]) == 2
     assert about["thumbnails"]["height"] == 3
+    inside = build_payload(build_scene(torch.tensor([[torch.nan]])), MEBIBYTE)
+    assert json.loads(inside.description)["notes"] == ["Rows of weights that are no numbers are drawn as zeros."]
 
 
 def test_a_large_one_is_pooled_and_says_so() -> None:
@@ -41,19 +47,11 @@ def test_a_large_one_is_pooled_and_says_so() -> None:
     displayed = codes[1, 2, 3] / 255 * about["maps"]["tops"][0][1]
     exact = weights[1, 2 * step : 3 * step, 3 * step : 4 * step].mean().item()
     assert abs(displayed - exact) <= about["maps"]["tops"][0][1] / 255
-    largest = zlib.decompress(base64.b64decode(inside.packs["0.0.rows"]))
-    positions, values = (
-        np.frombuffer(largest[: 5 * 300 * saved * 2], np.uint16),
-        np.frombuffer(largest[5 * 300 * saved * 2 :], np.float16),
-    )
+    largest, middle = unpacked(inside.packs["0.0.rows"]), 5 * 300 * saved * 2
+    positions, values = np.frombuffer(largest[:middle], np.uint16), np.frombuffer(largest[middle:], np.float16)
     top = weights[0, 0].topk(saved)
     assert positions[:saved].tolist() == top.indices.tolist()
     np.testing.assert_allclose(values[:saved], top.values.numpy(), rtol=1e-3)
-
-
-def test_rows_that_are_no_numbers_are_spoken_of() -> None:
-    inside = build_payload(build_scene(torch.tensor([[torch.nan]])), MEBIBYTE)
-    assert json.loads(inside.description)["notes"] == ["Rows of weights that are no numbers are drawn as zeros."]
 
 
 def test_a_picture_has_three_bytes_a_pixel() -> None:
@@ -62,35 +60,18 @@ def test_a_picture_has_three_bytes_a_pixel() -> None:
     assert numbers(inside.packs["picture"], np.uint8).tolist() == [0, 0, 0, 255, 255, 255]
 
 
-def unpacked(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text))
-
-
-def test_what_is_packed_is_there_again() -> None:
-    first, second = np.arange(5, dtype=np.float32), np.arange(3, dtype=np.uint8)
-    assert unpacked(pack(first, second)) == first.tobytes() + second.tobytes()
-
-
 def test_a_byte_is_a_share_of_a_maps_largest() -> None:
     codes, tops, signed = encode_bytes(np.array([[[0.0, 0.5]], [[0.02, 0.01]], [[0.0, 0.0]]]))
     assert codes.tolist() == [[[0, 255]], [[255, 128]], [[0, 0]]]
     assert tops == [0.5, 0.02, 0.0]
     assert not signed
-
-
-def test_a_byte_has_a_sign_where_weights_have() -> None:
     codes, tops, signed = encode_bytes(np.array([[[-2.0, 0.0, 1.0]]]))
     assert (codes.tolist(), tops, signed) == ([[[1, 128, 192]]], [2.0], True)
 
 
 def test_places_are_as_narrow_as_the_length_allows() -> None:
     positions, weights = np.array([[[3, 1]]]), np.array([[[0.5, 0.25]]])
-    assert (
-        unpacked(pack_top(positions, weights, 4))
-        == np.array([3, 1], np.uint16).tobytes() + np.array([0.5, 0.25], np.float16).tobytes()
-    )
-    assert len(unpacked(pack_top(positions, weights, 2**16 + 1))) == 12
-
-
-def test_what_is_too_large_for_16_bits_is_the_largest() -> None:
+    expected = np.array([3, 1], np.uint16).tobytes() + np.array([0.5, 0.25], np.float16).tobytes()
+    assert unpacked(pack_top(positions, weights, 4)) == expected
     assert to_half(np.array([1e9, -1e9])).tolist() == [65504.0, -65504.0]
+    assert len(unpacked(pack_top(positions, weights, 2**16 + 1))) == 12
