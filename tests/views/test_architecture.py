@@ -15,19 +15,23 @@ def transformer(**settings: object) -> Transformer:
     return Transformer(TransformerSettings.model_validate(small), 11, 11)
 
 
+def recurrent(**settings: object) -> RNN:
+    return RNN(RnnSettings.model_validate({"width": 8, "embedding_width": 5, **settings}), 13, 11)
+
+
+def encoder(**settings: object) -> EncoderModel:
+    return EncoderModel(EncoderSettings.model_validate({"layers": 2, "width": 12, "heads": 3, **settings}), 7, 5)
+
+
 MODELS = {
-    "post": lambda: transformer(),
+    "post": transformer,
     "pre": lambda: transformer(norm="pre", position="rotary", heads=2, share_embeddings="all"),
     "learned": lambda: transformer(position="learned", share_embeddings="none", output_bias=True),
-    "bahdanau": lambda: RNN(RnnSettings(width=8, embedding_width=5, token_in_query=True, attention="bahdanau"), 13, 11),
-    "luong": lambda: RNN(
-        RnnSettings(width=8, embedding_width=5, attention="luong", layer_norm=True, cell="lstm"), 13, 11
-    ),
-    "none": lambda: RNN(RnnSettings(width=8, embedding_width=5, attention="none", decoder_layers=2), 13, 11),
-    "tokens": lambda: EncoderModel(EncoderSettings(layers=2, width=12, heads=3), 7, 5),
-    "vectors": lambda: EncoderModel(
-        EncoderSettings(layers=2, width=12, heads=3, input="vectors", cls=True, position="learned"), 7, 5
-    ),
+    "bahdanau": lambda: recurrent(token_in_query=True, attention="bahdanau"),
+    "luong": lambda: recurrent(attention="luong", layer_norm=True, cell="lstm"),
+    "none": lambda: recurrent(attention="none", decoder_layers=2),
+    "tokens": encoder,
+    "vectors": lambda: encoder(input="vectors", cls=True, position="learned"),
 }
 
 
@@ -38,9 +42,8 @@ def boxes(model: nn.Module) -> list[Box]:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_parameter_is_in_one_box(name: str) -> None:
     model = MODELS[name]()
-    total = sum(
-        group.times * sum(box.parameters for box in group.boxes) for column in columns(model) for group in column.groups
-    )
+    groups = [group for column in columns(model) for group in column.groups]
+    total = sum(group.times * box.parameters for group in groups for box in group.boxes)
     assert total == sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -48,40 +51,25 @@ def test_a_decoder_s_second_attention_reads_the_memory() -> None:
     encoder, decoder = columns(transformer())
     assert [group.times for group in encoder.groups] == [1, 2]
     assert [group.times for group in decoder.groups] == [1, 3, 1]
-    titles = [
-        "Causal self-attention",
-        "Add & norm",
-        "Attention to the source",
-        "Add & norm",
-        "Feed-forward",
-        "Add & norm",
-    ]
+    parts = ["Causal self-attention", "Attention to the source", "Feed-forward"]
+    titles = [title for part in parts for title in (part, "Add & norm")]
     assert [box.title for box in decoder.groups[1].boxes] == titles
     assert [box.title for box in boxes(transformer()) if box.reads_memory] == ["Attention to the source"]
     assert decoder.groups[1].boxes[0].detail == "3 heads of 4 · scaled dot · softmax"
     assert (encoder.gives, decoder.gives) == ("memory", "probabilities, V = 11")
 
 
-def test_with_pre_norm_the_residual_connection_leads_past_the_norm() -> None:
+def test_with_pre_norm_the_residual_connection_leads_past_the_norm_and_shared_parameters_are_said() -> None:
     layer = columns(MODELS["pre"]())[0].groups[1].boxes
     assert [(box.title, box.skip) for box in layer[:3]] == [("Norm", 0), ("Self-attention", 0), ("Add", 2)]
-
-
-def test_shared_parameters_are_said() -> None:
     assert [box.title for box in boxes(MODELS["pre"]()) if box.is_shared] == ["Embedding", "Linear"]
 
 
 def test_a_recurrent_decoder_starts_from_the_source() -> None:
     encoder, decoder = columns(MODELS["bahdanau"]())
     assert [box.title for box in encoder.groups[1].boxes] == ["GRU in both directions"]
-    assert [(box.title, box.reads_memory) for box in decoder.groups[1].boxes] == [
-        ("GRU", True),
-        ("Attention to the source", True),
-        ("Readout", False),
-    ]
-
-
-def test_one_column_for_an_encoder_alone() -> None:
+    reading = {box.title: box.reads_memory for box in decoder.groups[1].boxes}
+    assert reading == {"GRU": True, "Attention to the source": True, "Readout": False}
     (column,) = columns(MODELS["vectors"]())
     assert column.reads == "vectors, (B, T, D)"
     assert [box.title for box in column.groups[0].boxes] == ["Embedding", "[CLS]", "+ learned positions"]

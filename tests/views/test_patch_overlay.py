@@ -23,13 +23,10 @@ def test_what_the_vector_in_front_looks_at() -> None:
     torch.testing.assert_close(weights["head 1"], maps[-1].dense()[0, 1, 0, 1:])
     torch.testing.assert_close(weights["mean of 3 heads"], maps[-1].dense()[0, :, 0, 1:].mean(0))
     torch.testing.assert_close(weights["rolled out"], rollout(maps, [0])[0, 0, 1:])
-
-
-def test_the_same_as_a_heat_map() -> None:
-    panel = cls_panel(make_maps(), [*"abcdef"], "title")
+    panel = cls_panel(maps, [*"abcdef"], "title")
     assert panel.weights.shape == (5, 6)
     assert (panel.rows[0], panel.columns, panel.title) == ("head 0", tuple("abcdef"), "title")
-    assert cls_panel(make_maps()).columns == tuple("012345")
+    assert cls_panel(maps).columns == tuple("012345")
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
@@ -58,10 +55,8 @@ def test_weights_are_seen_over_black_and_white(ground: np.ndarray) -> None:
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
     box = drawn.axes[1].get_window_extent()
-    centers = (
-        (box.x0 + box.width * (column + 0.5) / 3, pixels.shape[0] - box.y1 + box.height / 4) for column in range(3)
-    )
-    strong, fifth, none = (pixels[int(y), int(x)] for x, y in centers)
+    y, step = int(pixels.shape[0] - box.y1 + box.height / 4), box.width / 3
+    strong, fifth, none = (pixels[y, int(box.x0 + step * (column + 0.5))] for column in range(3))
     assert 60 < none.max() < 225
     assert np.abs(strong - none).max() > 80
     assert np.abs(fifth - none).max() > 15

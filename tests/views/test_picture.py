@@ -29,9 +29,6 @@ def test_a_png_is_a_picture_of_some_size(tmp_path: Path) -> None:
     assert pixels.shape[0] > 150
     assert pixels.shape[1] > 150
     assert pixels.std() > 0.05
-
-
-def test_an_svg_is_xml(tmp_path: Path) -> None:
     picture(PANEL, tmp_path / "map.svg")
     assert ElementTree.parse(tmp_path / "map.svg").getroot().tag.endswith("svg")
 
@@ -43,15 +40,10 @@ def test_labels_title_and_range() -> None:
     assert [text.get_text() for text in axes.get_yticklabels()][:4] == ["fr", "␣", "α", "я"]
     assert axes.get_images()[0].get_clim() == (0.0, 1.0)
     assert bar.get_ylabel() == "weight"
-
-
-def test_a_grid_has_a_place_for_each_head() -> None:
+    # weights beyond the usual range widen it
+    assert figure(panel(torch.tensor([[-2.0, 3.0]]), "a", "bc")).axes[0].get_images()[0].get_clim() == (-2.0, 3.0)
     drawn = figure(head_panels(torch.rand(3, 2, 5).softmax(-1), "ab", "vwxyz"))
     assert [axes.get_title(loc="left") for axes in drawn.axes if axes.get_images()] == ["head 0", "head 1", "head 2"]
-
-
-def test_weights_beyond_the_usual_range_widen_it() -> None:
-    assert figure(panel(torch.tensor([[-2.0, 3.0]]), "a", "bc")).axes[0].get_images()[0].get_clim() == (-2.0, 3.0)
 
 
 def test_a_character_that_no_font_has_is_written_as_its_code_point() -> None:
@@ -70,9 +62,8 @@ def test_nothing_global_is_touched() -> None:
         "before = settings(); figure(panel(torch.eye(2), 'ab', 'ab'));"
         "assert 'matplotlib.pyplot' not in sys.modules; assert settings() == before"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2] / "src"
-    )
+    folder = Path(__file__).parents[2] / "src"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder)
     assert done.returncode == 0, done.stderr
 
 

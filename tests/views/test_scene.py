@@ -15,9 +15,8 @@ TEXTS = {"target": Text(("x", "y")), "source": Text(tuple("abcde"))}
 
 
 def make_scene(weights: object = WEIGHTS, **changed: object) -> Scene:
-    group = LayerGroup(
-        "cross", "cross-attention", "target", "source", (LayerWeights("decoder.0", weights),), "the token produced"
-    )
+    layers = (LayerWeights("decoder.0", weights),)
+    group = LayerGroup("cross", "cross-attention", "target", "source", layers, "the token produced")
     return Scene("a title", changed.pop("texts", TEXTS), changed.pop("groups", (group,)), **changed)
 
 
@@ -30,49 +29,24 @@ def test_a_layer_of_a_map_and_one_of_its_numbers_are_alike() -> None:
     assert dense.is_distribution
     torch.testing.assert_close(lazy.rows(torch.tensor([4, 1])), dense.rows(torch.tensor([4, 1])))
     torch.testing.assert_close(lazy.rows(torch.tensor([4])), weights.dense()[1][:, [4]])
-
-
-def test_a_tensor_may_have_fewer_axes() -> None:
-    assert LayerWeights("a", WEIGHTS).shape == (3, 2, 5)
-    assert LayerWeights("a", WEIGHTS[0]).shape == (1, 2, 5)
+    # a tensor may have fewer axes
+    assert [LayerWeights("a", tensor).shape for tensor in (WEIGHTS, WEIGHTS[0])] == [(3, 2, 5), (1, 2, 5)]
     assert not LayerWeights("a", WEIGHTS + 1).is_distribution
 
 
 def test_what_is_described_is_json() -> None:
     described = json.loads(json.dumps(make_scene(notes=("One.",)).describe()))
-    assert described["groups"][0] == {
-        "name": "cross",
-        "title": "cross-attention",
-        "rows": "target",
-        "columns": "source",
-        "layers": ["decoder.0"],
-        "heads": 3,
-        "height": 2,
-        "width": 5,
-        "about": "the token produced",
-        "distribution": True,
-        "itself": True,
-        "causal": False,
-        "measure": "weights",
-        "base": "cross",
-    }
+    group = described["groups"][0]
+    names = {"name": "cross", "title": "cross-attention", "rows": "target", "columns": "source", "base": "cross"}
+    sizes = {"layers": ["decoder.0"], "heads": 3, "height": 2, "width": 5}
+    kinds = {"distribution": True, "itself": True, "causal": False, "measure": "weights"}
+    assert group == names | sizes | kinds | {"about": "the token produced"}
     assert described["texts"]["target"] == {"labels": ["x", "y"], "direction": "ltr"}
     assert described["notes"] == ["One."]
     assert described["picture"] is None
-
-
-@pytest.mark.parametrize(
-    ("labels", "direction"),
-    [
-        (("القط", "جلس", "."), "rtl"),
-        (("the", "cat", "القط"), "ltr"),
-        ((".", "1"), "ltr"),
-        ((), "ltr"),
-        (("猫",), "ltr"),
-    ],
-)
-def test_which_way_a_text_runs(labels: tuple[str, ...], direction: str) -> None:
-    assert Text(labels).direction == direction
+    right, left = (("القط", "جلس", "."),), (("the", "cat", "القط"), (".", "1"), (), ("猫",))
+    assert {Text(labels).direction for labels in right} == {"rtl"}
+    assert {Text(labels).direction for labels in left} == {"ltr"}
 
 
 def test_what_does_not_fit() -> None:

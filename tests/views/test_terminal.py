@@ -14,6 +14,11 @@ WEIGHTS = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.6, 0.4]])
 def test_larger_weights_are_darker() -> None:
     drawn = heat_map(panel(WEIGHTS, ["x", "y"], ["a", "b", "c"], title="one"), columns=40)
     assert drawn.splitlines()[:4] == ["one", "   a b c", "x │██    │ a 1.00", "y │  ▓▓▒▒│ b 0.60"]
+    assert "█ from 3" in heat_map(panel(torch.tensor([[4.0, -2.0]]), ["x"], ["a", "b"]), columns=40)
+    drawn = heat_map(panel(WEIGHTS[:1], ["row"], ["ab", "long", "c"]), columns=40).splitlines()
+    assert drawn[:4] == ["       l", "       o", "       n", "     abg c"]
+    drawn = heat_map(head_panels(torch.stack([WEIGHTS, WEIGHTS]), ["x", "y"], ["a", "b", "c"]), columns=40)
+    assert drawn.index("head 0") < drawn.index("head 1")
 
 
 def test_every_script_keeps_its_columns() -> None:
@@ -26,11 +31,6 @@ def test_every_script_keeps_its_columns() -> None:
     assert all(width(row.split("│")[1]) == 2 * len(keys) for row in rows)
     # the block of row i stands under label i
     assert [row.split("│")[1].index("█") // 2 for row in rows] == list(range(7))
-
-
-def test_long_labels_are_written_from_top_to_bottom() -> None:
-    drawn = heat_map(panel(WEIGHTS[:1], ["row"], ["ab", "long", "c"]), columns=40).splitlines()
-    assert drawn[:4] == ["       l", "       o", "       n", "     abg c"]
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
@@ -62,12 +62,3 @@ def test_colour_changes_the_blocks_alone() -> None:
     assert "\x1b[48;5;255m" in coloured
     assert "\x1b" not in plain
     assert [width(line) for line in bare[:3]] == [width(line) for line in plain.splitlines()[:3]]
-
-
-def test_weights_beyond_one_have_a_scale_of_their_own() -> None:
-    assert "█ from 3" in heat_map(panel(torch.tensor([[4.0, -2.0]]), ["x"], ["a", "b"]), columns=40)
-
-
-def test_several_maps_follow_each_other() -> None:
-    drawn = heat_map(head_panels(torch.stack([WEIGHTS, WEIGHTS]), ["x", "y"], ["a", "b", "c"]), columns=40)
-    assert drawn.index("head 0") < drawn.index("head 1")

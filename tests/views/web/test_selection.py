@@ -22,18 +22,16 @@ from attent.views.scene import Scene
 
 pytestmark = pytest.mark.slow
 
-SIZES = pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), ((390, 844), True)], ids=["wide", "narrow"])
+WIDE, NARROW = ((1280, 800), False), ((390, 844), True)
+SIZES = pytest.mark.parametrize(("size", "dark"), [WIDE, NARROW], ids=["wide", "narrow"])
 TOKENS = ("=1+1", 'a "long", ' + "very " * 30 + "long token", "<b>&amp;</b>", "on", "it")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def make_scene(length: int = 5, heads: int = 3, tokens: tuple[str, ...] | None = None) -> Scene:
     weights = {f"layers.{layer}": torch.randn(heads, length, length).mul(2).softmax(-1) for layer in range(2)}
-    return build_scene(
-        weights,
-        tokens or [f"t{position}" for position in range(length)],
-        title="A title / with \\ marks: " + "long " * 40,
-    )
+    title = "A title / with \\ marks: " + "long " * 40
+    return build_scene(weights, tokens or [f"t{position}" for position in range(length)], title=title)
 
 
 def line(scene: Scene, side: str, position: int, head: int = 0) -> np.ndarray:
@@ -173,9 +171,8 @@ def test_a_pooled_map_and_a_long_text_as_files(window: Any, tmp_path: Path) -> N
                 names_by_key[int(key)] = names_by_key.get(int(key), 0.0) + float(weight)
     view.click(".rows li:nth-child(3)", modifiers=["Shift"])
     assert "count as 0" in readout(view, "3 tokens (rows 2 to 4)")
-    assert {int(row[0]): float(row[2]) for row in table(view, "tokens")[1:] if row[2]} == pytest.approx(
-        names_by_key, rel=1e-12
-    )
+    sums = {int(row[0]): float(row[2]) for row in table(view, "tokens")[1:] if row[2]}
+    assert sums == pytest.approx(names_by_key, rel=1e-12)
     root = ElementTree.fromstring(saved(view, "tokens", "SVG")[0])
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert "t0" in texts
@@ -196,13 +193,8 @@ def test_an_address_is_opened_again(window: Any, tmp_path: Path) -> None:
     readout(view, "3 tokens (columns 0 to 2) are looked at by, the mean")
     assert view.inner_text(".summary").startswith("layer 0, head 2:")
     # what is not possible is left out, and nothing breaks
-    for wrong in (
-        "layer=7&head=-1&row=3-99",
-        "group=nobody&layer=0",
-        "layer=1e9&column=<b>",
-        "row=" + "1," * 3000,
-        "%E0%A4%A&combine=max",
-    ):
+    wrong_ones = ["layer=7&head=-1&row=3-99", "group=nobody&layer=0", "layer=1e9&column=<b>"]
+    for wrong in (*wrong_ones, "row=" + "1," * 3000, "%E0%A4%A&combine=max"):
         view.evaluate("address => { location.hash = address; }", wrong)
         view.wait_for_timeout(30)
         assert view.locator(".tokens .readout").inner_text()
@@ -217,10 +209,8 @@ def test_an_address_is_opened_again(window: Any, tmp_path: Path) -> None:
 @SIZES
 def test_heads_on_one_scale(window: Any, tmp_path: Path, size: tuple[int, int], dark: bool) -> None:
     view = ready(window, page(make_scene(heads=10)).save(tmp_path / "page.html"), size=size, dark=dark)
-    tops = (
-        "[...document.querySelectorAll('.head')].filter(cell => cell.checkVisibility()).map(cell => "
-        "Number(cell.dataset.top))"
-    )
+    visible = "[...document.querySelectorAll('.head')].filter(cell => cell.checkVisibility())"
+    tops = f"{visible}.map(cell => Number(cell.dataset.top))"
     view.locator(".head canvas").nth(21).wait_for()
     assert len(set(view.evaluate(tops))) > 10
     own = view.evaluate(tops)

@@ -59,7 +59,6 @@ def test_a_picture_is_seen_beneath_uniform_weights(window: Any, tmp_path: Path) 
     )
     view.click("text=how CLS looks")
     view.locator(".picture .readout").filter(has_text="CLS").wait_for()
-    black, white = (
-        np.array(view.evaluate(COLOR, [".picture canvas", 0.25, fraction]), np.int64) for fraction in (0.25, 0.75)
-    )
+    shares = (0.25, 0.75)
+    black, white = (np.array(view.evaluate(COLOR, [".picture canvas", 0.25, share]), np.int64) for share in shares)
     assert np.abs(white - black).max() > 60
