@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, UnknownNameError
 from attent.text import tokenizers
 from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK
-from attent.text.tokenizers import BpeTokenizer, SubwordTokenizer, UnigramTokenizer
+from attent.text.tokenizers import KINDS as NAMED
+from attent.text.tokenizers import LEARNT as LEARNABLE
+from attent.text.tokenizers import BpeTokenizer, SubwordTokenizer, UnigramTokenizer, learn, suitable_size
 
 STRANGE = [
     "👩‍🚀 fliegt 👍🏽!", "e\u0301 é ê\u0323", "\u0301 alone", "a\tb\t", "two  spaces   three", " before", "after ", "",
@@ -24,7 +26,6 @@ LINES = [
 ]
 KINDS: dict[str, type[SubwordTokenizer]] = {"bpe": BpeTokenizer, "unigram": UnigramTokenizer}
 LEARNT = {kind: tokenizer.learn([*LINES, *STRANGE], 340) for kind, tokenizer in KINDS.items()}
-
 full = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -123,3 +124,31 @@ def test_an_id_stands_for_a_piece_and_for_a_word(kind: str) -> None:
     assert (words["▁low"], words[","], words["e"], words[""]) == ("low", ",", None, None)
     # special ids and bytes are neither
     assert sum(not tokenizer.piece(token) for token in ids) == SPECIALS + 256
+
+
+TEXTS = ["the dog walks", "the cat walks", "a dog sleeps"] * 7
+
+
+@pytest.mark.parametrize("kind", LEARNABLE)
+def test_every_kind_is_learnt_saved_and_loaded(kind: str, tmp_path: Path) -> None:
+    tokenizer = learn(kind, TEXTS)
+    assert isinstance(tokenizer, NAMED[kind])
+    tokenizer.save(tmp_path / "t.json")
+    loaded = NAMED[kind].load(tmp_path / "t.json")
+    for line in TEXTS:
+        assert loaded.encode(line) == tokenizer.encode(line)
+        assert loaded.decode(tokenizer.encode(line)) == line
+
+
+@pytest.mark.parametrize(("kind", "size"), [("word", 7), ("bpe", 283), ("unigram", 275)])
+def test_a_size_is_kept_to(kind: str, size: int) -> None:
+    assert learn(kind, TEXTS, size).size == size
+    with pytest.raises(ArgumentError, match="every character"):
+        learn("char", TEXTS, 30)
+    with pytest.raises(UnknownNameError, match="did you mean 'unigram'"):
+        learn("unigrams", TEXTS)
+
+
+@pytest.mark.parametrize(("count", "pieces"), [(100, 300), (10_000, 3000), (300_000, 16_000)])
+def test_the_size_grows_with_the_text_up_to_a_limit(count: int, pieces: int) -> None:
+    assert suitable_size("ab" for _ in range(count)) == 4 + 256 + 2 + pieces

@@ -117,16 +117,11 @@ def test_the_size_is_kept_to() -> None:
         WordTokenizer.learn(lines, 4)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [("ab", "must be a list"), (["a", ""], "must be a non-empty text"), ([5], "got 5"), (["a", "a"], "'a' twice")],
-)
-def test_a_damaged_file_is_named(tmp_path: Path, words: object, message: str) -> None:
+def test_a_damaged_or_missing_file_of_words_is_named(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps({"format": "attent word tokenizer", "version": 1, "words": words}), encoding="utf-8")
-    with pytest.raises(DataError, match=message) as caught:
+    path.write_text(json.dumps({"format": "attent word tokenizer", "version": 1, "words": ["a", ""]}), encoding="utf-8")
+    with pytest.raises(DataError, match=r"tokenizer\.json.*must be a non-empty text"):
         WordTokenizer.load(path)
-    assert str(path) in str(caught.value)
     with pytest.raises(DataError, match=r"none\.json"):
         WordTokenizer.load(tmp_path / "none.json")
 

@@ -124,11 +124,6 @@ def test_entries_may_lie_across_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_binary(encode(words))[0] == words
 
 
-def test_only_wanted_words_are_kept() -> None:
-    vectors, report = read_binary(encode(WORDS), {"日本", "nowhere"})
-    assert (vectors, report.skipped, report.lines) == ({"日本": WORDS["日本"]}, 2, 3)
-
-
 def test_a_binary_header_that_lies_is_said() -> None:
     assert read_binary(encode(WORDS, 5))[1].remarks == ["the first line says 5 words, but there are 3"]
     vectors, report = read_binary(encode(WORDS, 2))

@@ -64,14 +64,6 @@ def test_what_gensim_writes_is_read_as_gensim_reads_it(keyed: Any, tmp_path: Pat
     assert torch.equal(subset.vectors, torch.stack([result["Straße"], result["w7"]]))
 
 
-@pytest.mark.parametrize("name", ["a.vec", "a.bin.gz"])
-def test_gensim_reads_what_is_written(keyed: Any, tmp_path: Path, name: str) -> None:
-    write(tmp_path / name, WordVectors(NAMES, torch.from_numpy(keyed.vectors)))
-    reference = type(keyed).load_word2vec_format(str(tmp_path / name), binary=".bin" in name)
-    assert reference.index_to_key == NAMES
-    assert np.array_equal(reference.vectors, keyed.vectors)
-
-
 def test_damage_is_reported_and_reading_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "glove.txt"
     path.write_text("a 1 2 3\nb nan 2 3\na 4 5 6\nc 1 2\nd x 2 3\ne 1 2 3\n", encoding="utf-8")

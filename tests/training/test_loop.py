@@ -78,12 +78,6 @@ def test_trying_paces_changes_nothing_but_the_log() -> None:
     assert weights(tried).equal(weights(plain))
 
 
-def test_it_ends_when_time_is_up() -> None:
-    trained = run(make_model(), make_settings(updates=None, minutes=0.2 / 60))
-    assert trained.updates > 0
-    assert 0.2 <= trained.seconds < 5
-
-
 @pytest.fixture
 def losses(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
     """A function that trains, and returns the log's records of losses, one for each update."""

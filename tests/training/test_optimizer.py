@@ -1,11 +1,16 @@
+from collections.abc import Sequence
 from typing import get_args
 
 import pytest
 import torch
 from torch import nn
 
+from attent.errors import UnknownNameError
 from attent.training.optimizer import (
     SCHEDULES,
+    EarlyStopping,
+    EarlyStoppingState,
+    WeightAverage,
     build_optimizer,
     cosine,
     inverse_sqrt,
@@ -95,3 +100,100 @@ def test_cosine_and_linear_reach_zero_at_the_end_and_stay_there() -> None:
         assert schedule(500, 0.5, 10, 128) == pytest.approx(0.5)
         assert schedule(1000, 1.0, 10, 128) == pytest.approx(0.0)
         assert schedule(1001, 1.1, 10, 128) == pytest.approx(0.0)
+
+
+def run(average: WeightAverage, weights: list[float]) -> None:
+    for update, weight in enumerate(weights, start=1):
+        with torch.no_grad():
+            average.parameters[0].fill_(weight)
+        average.add(update)
+
+
+def test_ema_worked_by_hand() -> None:
+    parameter = nn.Parameter(torch.zeros(2))
+    average = WeightAverage([parameter], settings(averaging="ema", ema_decay=0.2))
+    run(average, [1.0, 2.0])
+    # d = min(0.2, 2/11) = 2/11, then min(0.2, 3/12) = 0.2, from a start of 0
+    average.apply()
+    assert parameter.tolist() == pytest.approx([0.2 * (9 / 11) + 0.8 * 2.0] * 2)
+
+
+def test_last_is_the_mean_of_those_set_aside() -> None:
+    parameter = nn.Parameter(torch.zeros(2))
+    average = WeightAverage([parameter], settings(averaging="last", last=2, last_every=3))
+    run(average, [float(update) for update in range(1, 11)])
+    average.apply()
+    assert parameter.tolist() == [(6 + 9) / 2] * 2
+    # without any set aside
+    parameter = nn.Parameter(torch.ones(2))
+    WeightAverage([parameter], settings(averaging="last")).apply()
+    assert parameter.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("averaging", ["none", "ema", "last"])
+def test_a_block_gives_the_weights_back(averaging: str) -> None:
+    parameter = nn.Parameter(torch.zeros(2))
+    average = WeightAverage([parameter], settings(averaging=averaging, last_every=1))
+    run(average, [1.0, 2.0, 3.0])
+    with average.average_parameters():
+        assert parameter.tolist() == [3.0, 3.0] if averaging == "none" else parameter[0].item() < 3
+    assert parameter.tolist() == [3.0, 3.0]
+
+
+def judge(name: str, scores: Sequence[float], **values: object) -> EarlyStopping:
+    stopping = EarlyStopping(
+        TrainingSettings.model_validate({"updates": 9, "batch_pairs": 8, "validate_every": 1} | values)
+    )
+    for number, score in enumerate(scores, start=1):
+        stopping.step(10 * number, {name: score})
+    return stopping
+
+
+def test_a_loss_is_better_when_it_is_lower_and_anything_else_when_it_is_higher() -> None:
+    assert judge("loss", [3.0, 2.0, 2.5], keep_best=2).state.best == [(2.0, 20), (2.5, 30)]
+    assert judge("exact match", [3.0, 2.0, 2.5], keep_best=2).state.best == [(3.0, 10), (2.5, 30)]
+
+
+def test_of_equals_the_later_is_kept_but_it_is_nothing_better() -> None:
+    built = judge("exact match", [50.0, 50.0])
+    assert (built.state.best, built.state.waiting) == ([(50.0, 20)], 1)
+
+
+def test_patience_counts_validations_in_a_row_without_anything_better() -> None:
+    assert not judge("loss", [3.0, 4.0, 2.0, 5.0], patience=2).should_stop
+    assert judge("loss", [3.0, 4.0, 2.0, 5.0, 2.0], patience=2).should_stop
+    assert not judge("loss", [3.0] * 9).should_stop
+
+
+def test_the_plateau_worked_by_hand() -> None:
+    # better at 1 and 2; 3, 4 are borne, 5 lets the rate fall; 6, 7 are borne, 8 lets it fall again
+    scales = [
+        judge(
+            "loss", [3.0, 2.0, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6][:last], schedule="plateau", plateau_patience=2
+        ).state.scale
+        for last in range(1, 9)
+    ]
+    assert scales == [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25]
+    assert judge("loss", [1.0] * 9).state.scale == 1.0
+
+
+def test_a_score_can_be_chosen_by_name() -> None:
+    stopping = EarlyStopping(TrainingSettings(updates=9, batch_pairs=8, judge_by="exact match"))
+    stopping.step(1, {"loss": 3.0, "exact match": 10.0})
+    stopping.step(2, {"loss": 2.0, "exact match": 5.0})
+    assert stopping.state.best == [(10.0, 1)]
+    with pytest.raises(UnknownNameError, match=r"unknown training\.judge_by, 'exact match'.*known: loss"):
+        stopping.step(3, {"loss": 1.0})
+
+
+def test_no_scores_decide_nothing() -> None:
+    built = judge("loss", [2.0])
+    built.step(20, {})
+    assert built.state == EarlyStoppingState(best=[(2.0, 10)], validated=20, best_scores={"loss": 2.0})
+
+
+def test_the_scores_of_the_weights_that_are_kept() -> None:
+    verdict = judge("loss", [2.0, 1.0, 3.0]).state
+    assert (verdict.scores_of(20), verdict.scores_of(30)) == ({"loss": 1.0}, {"loss": 3.0})
+    # of a run that began before the best ones were remembered
+    assert verdict.model_copy(update={"best_scores": {}}).scores_of(20) == {"loss": 3.0}

@@ -2,22 +2,23 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import torch
 
-from attent.views.labels import width
+from attent.views.labels import LEFT_TO_RIGHT, clusters, cut, has_right_to_left, legend, pad, visible, width
 from attent.views.panel import head_panels, panel
 from attent.views.terminal import heat_map
 
-WEIGHTS = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.6, 0.4]])
+WEIGHT = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.6, 0.4]])
 
 
 def test_larger_weights_are_darker() -> None:
-    drawn = heat_map(panel(WEIGHTS, ["x", "y"], ["a", "b", "c"], title="one"), columns=40)
+    drawn = heat_map(panel(WEIGHT, ["x", "y"], ["a", "b", "c"], title="one"), columns=40)
     assert drawn.splitlines()[:4] == ["one", "   a b c", "x │██    │ a 1.00", "y │  ▓▓▒▒│ b 0.60"]
     assert "█ from 3" in heat_map(panel(torch.tensor([[4.0, -2.0]]), ["x"], ["a", "b"]), columns=40)
-    drawn = heat_map(panel(WEIGHTS[:1], ["row"], ["ab", "long", "c"]), columns=40).splitlines()
+    drawn = heat_map(panel(WEIGHT[:1], ["row"], ["ab", "long", "c"]), columns=40).splitlines()
     assert drawn[:4] == ["       l", "       o", "       n", "     abg c"]
-    drawn = heat_map(head_panels(torch.stack([WEIGHTS, WEIGHTS]), ["x", "y"], ["a", "b", "c"]), columns=40)
+    drawn = heat_map(head_panels(torch.stack([WEIGHT, WEIGHT]), ["x", "y"], ["a", "b", "c"]), columns=40)
     assert drawn.index("head 0") < drawn.index("head 1")
 
 
@@ -56,9 +57,43 @@ def test_weights_too_small_for_a_block_take_one_line() -> None:
 
 
 def test_colour_changes_the_blocks_alone() -> None:
-    map_ = panel(WEIGHTS, ["x", "y"], ["a", "b", "c"])
+    map_ = panel(WEIGHT, ["x", "y"], ["a", "b", "c"])
     plain, coloured = heat_map(map_, columns=40), heat_map(map_, columns=40, color=True)
     bare = [re.sub("\x1b.*?m", "", line) for line in coloured.splitlines()]
     assert "\x1b[48;5;255m" in coloured
     assert "\x1b" not in plain
     assert [width(line) for line in bare[:3]] == [width(line) for line in plain.splitlines()[:3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        *(("", 0), ("abc", 3), ("日本", 4), ("e\u0301", 1), ("ไทย", 3), ("\u202f", 1), ("\u200f", 0)),
+        *(("👩\u200d💻", 2), ("\u1112\u1161\u11ab", 2), ("👍🏽", 2), ("❤\ufe0f", 2), ("❤", 1), ("का", 1)),
+    ],
+)
+def test_width_is_counted_in_columns_of_a_terminal(text: str, columns: int) -> None:
+    assert width(text) == columns
+    assert clusters("e\u0301ab") == ["e\u0301", "a", "b"]
+
+
+def test_nothing_stays_invisible() -> None:
+    assert visible("a b") == "a␣b"
+    assert visible("\u202f") == "⍽"
+    assert visible("\u200f") == "⌁"
+    assert visible("\u0301") == "◌\u0301"
+    assert all(width(visible(label)) > 0 for label in (" ", "\t", "\u200b", "\u200f", "\u0941", "\u200c"))
+
+    assert legend(["a", "b"]) == ""
+    assert legend([" ", "\u202f", "x", " "]) == "␣ space · ⍽ narrow no-break space"
+
+
+@pytest.mark.parametrize("text", ["a", "日本", "שלום", "e\u0301e\u0301"])
+def test_padding_fills_to_the_same_width_in_every_script(text: str) -> None:
+    assert width(pad(text, 7, left=True)) == width(pad(text, 7)) == 7
+    # right-to-left text is fenced in
+    assert has_right_to_left("سنة")
+    assert not has_right_to_left("année")
+    assert pad("سنة", 3) == f"{LEFT_TO_RIGHT}سنة{LEFT_TO_RIGHT}"
+    assert [cut("abc", 3), cut("abcd", 3)] == ["abc", "ab…"]
+    assert width(cut("日本語日本語", 5)) <= 5

@@ -129,29 +129,6 @@ def test_figures_of_every_head(opened: Any) -> None:
     view.locator("button[aria-label='layer 0, head 1'] canvas").wait_for()
 
 
-def test_a_pooled_map_shows_pooled_numbers_and_says_so(opened: Any) -> None:
-    scene = make_scene(150, 1)
-    view = opened(scene, mebibytes=0.15)
-    about = view.inner_text("header .about")
-    assert "the mean of each" in about
-    assert "largest weights of each row and column" in about
-    assert "attent explore" in about
-    view.click("button[aria-label='layer 0, head 1']")
-    view.focus(".map canvas")
-    view.keyboard.press("ArrowDown")
-    step = int(about.split("the mean of each ")[1].split(" ")[0])
-    assert f"the mean of these {step} × {step} weights: {step} tokens by {step} tokens" in view.inner_text(
-        ".map .readout"
-    )
-    rows = scene.groups[0].layers[0].rows(torch.arange(step, 2 * step))[1]
-    pooled = rows[:, :step].mean().item()
-    top = torch.nn.functional.avg_pool2d(scene.groups[0].layers[0].rows(torch.arange(150))[1][None], step).max().item()
-    assert shown_value(view) == pytest.approx(pooled, abs=top / 255 + 1e-4)
-    view.focus(".rows li")
-    wait_for_text(view, ".tokens .readout", "of those that are known")
-    assert f"t{weights(scene, 0, 1, 0).argmax().item()}⁩" in view.inner_text(".tokens .readout")
-
-
 def test_groups_layers_and_texts_of_an_encoder_decoder(opened: Any, translator: Any) -> None:
     view = opened(build_scene(translator.map("abc ab", "xyz")))
     assert "about the token produced" in view.inner_text("header .about")
