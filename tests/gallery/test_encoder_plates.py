@@ -31,9 +31,6 @@ def test_words_at_an_offset_are_averaged_without_the_marks_at_the_ends(reading: 
 
 def test_a_head_that_looks_back_gives_it_everywhere(habits: Reading) -> None:
     assert elsewhere([habits], -1).mean.tolist() == [[1.0, 0.0, pytest.approx(0.2)]]
-
-
-def test_an_offset_that_no_sentence_has_is_refused(habits: Reading) -> None:
     with pytest.raises(DataError, match="no sentence has two words 3 pieces apart"):
         elsewhere([habits], 3)
 
@@ -90,22 +87,16 @@ def pair(habits: Reading) -> Pair:
     return Pair(habits, "c", "b", Elsewhere(torch.tensor([[0.5, 0.0, 0.2]]), torch.tensor([[0.75, 0.0, 0.25]]), 7))
 
 
-def test_the_best_head_is_that_of_the_largest_weight(pair: Pair) -> None:
+def test_the_best_head_is_that_of_the_largest_weight_and_every_head_is_a_dot(pair: Pair) -> None:
     assert pair.cell == (3, 2)
     assert pair.weights.tolist() == [[1.0, 0.0, pytest.approx(0.2)]]
     assert pair.best == (0, 0)
     assert pair.from_others(0, 0) == 0.0
     assert pair.from_others(0, 2) == pytest.approx(0.2)
-
-
-def test_what_is_said_is_what_was_found(pair: Pair) -> None:
     summary = pair.describe()
     assert "*c → b*, 1 token earlier: layer 0, head 0 gives it 1.00" in summary
     assert "the mean is 0.50, and one pair in twenty has more than 0.75" in summary
     assert "1 of 3 heads give *c → b* more than 19 of 20 pairs elsewhere; by chance, 0.1 would." in summary
-
-
-def test_every_head_is_a_dot(pair: Pair) -> None:
     axes = sheet(2, 2).subplots()
     scatter(axes, pair)
     dots = axes.lines[1]

@@ -23,9 +23,6 @@ def test_a_plate_is_kept_with_its_words_beside_the_others(tmp_path: Path) -> Non
     paths = [write(Plate(name, WORDS._replace(title=name), sheet(1, 1)), tmp_path) for name in ("second", "first")]
     assert [path.read_bytes()[:4] for path in paths] == [b"\x89PNG"] * 2
     assert words(tmp_path) == {name: WORDS._replace(title=name) for name in ("first", "second")}
-
-
-def test_the_same_plate_is_written_to_the_same_bytes(tmp_path: Path) -> None:
     once, repeated = (write(Plate("plate", WORDS, sheet(1, 1)), tmp_path).read_bytes() for _ in range(2))
     assert once == repeated
 
@@ -57,18 +54,15 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_plates_that_are_named_are_drawn_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownNameError, match="registrar"):
+        script.main(["positions", "registar"], tmp_path, tmp_path, tmp_path)
+    assert not list(tmp_path.iterdir())
     monkeypatch.setattr(script, "PAGE", tmp_path / "gallery.md")
     monkeypatch.setattr(script, "PICTURES", tmp_path / "gallery")
     for names in (["positions"], ["registrar"]):
         script.main(names, tmp_path, tmp_path, tmp_path / "none.json")
     text = (tmp_path / "gallery.md").read_text(encoding="utf-8")
     assert text.index("A database with exact") < text.index("The sinusoidal position matrix")
-
-
-def test_an_unknown_plate_is_refused_before_any_is_drawn(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="registrar"):
-        script.main(["positions", "registar"], tmp_path, tmp_path, tmp_path)
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_page_of_the_repository_is_what_the_words_of_its_plates_make() -> None:

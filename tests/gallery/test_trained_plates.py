@@ -63,9 +63,6 @@ def test_the_same_map_has_all_of_its_weight_in_common() -> None:
     same = dict.fromkeys(digits.KINDS, first)
     assert digits._common([same, same]) == [1.0, 1.0]
     assert digits._common([same, {"mean": second, "rolled out": first}]) == pytest.approx([0.5, 1.0])
-
-
-def test_weight_on_dark_patches_is_told() -> None:
     picture = np.zeros((4, 4, 1), np.uint8)
     picture[:2, :2] = 200
     assert digits._dark(picture, torch.tensor([0.2, 0.1, 0.1, 0.0]), (2, 2)) == pytest.approx(0.5)

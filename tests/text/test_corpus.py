@@ -33,12 +33,16 @@ def test_validation_has_its_own_file_and_shares_nothing(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_without_pairs_is_an_error_that_says_why(tmp_path: Path) -> None:
+def test_what_is_not_trained_with_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("a\tb\tc\n" * 7, encoding="utf-8")
     message = r"no line contains a pair; .* 7 dropped: more than one tab \(lines 1, 2, 3, …\)"
     with pytest.raises(DataError, match=message):
         pair_corpus(TextSettings(train=str(path)))
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, dropout=0.2)
+    corpus = pair_corpus(settings)
+    with pytest.raises(ArgumentError, match=r"text\.dropout must be 0"):
+        encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
 
 
 def test_each_side_has_its_tokenizer(tmp_path: Path) -> None:
@@ -65,13 +69,6 @@ def test_pairs_that_are_too_long_are_left_out_and_reported(tmp_path: Path) -> No
     short = [pair for pair in corpus.train if len(pair.target) <= 10]
     assert len(data) == len(short) < 11
     assert corpus.reports[0].dropped["longer than the maximum length"].count == len(corpus.train) - len(short)
-
-
-def test_dropout_of_pieces_is_no_longer_trained_with(tmp_path: Path) -> None:
-    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, dropout=0.2)
-    corpus = pair_corpus(settings)
-    with pytest.raises(ArgumentError, match=r"text\.dropout must be 0"):
-        encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
 
 
 LARGE = """

@@ -14,17 +14,17 @@ LINES = [[A, B, C], [A, B, D], [A, B, C], [B, C], [D, A, C, B, C]]
 TRIGRAMS = Trigrams(LINES, SIZE)
 
 
-def test_numbers_are_counted() -> None:
+def test_probabilities_sum_to_one_whatever_came_before() -> None:
     counts = Counts(np.array([7, 3, 7, 9]))
     assert counts.of(np.array([[7, 8], [3, 0]])).tolist() == [[2, 0], [1, 0]]
     # two occur once, one twice
     assert counts.discount == pytest.approx(2 / 4)
     assert Counts(np.zeros(0, np.int64)).of(np.array([1])).tolist() == [0]
-
-
-def test_probabilities_of_what_follows_sum_to_one_whatever_came_before() -> None:
     for before in itertools.product(range(SIZE), repeat=2):
         assert TRIGRAMS.probability(*before, np.arange(SIZE)).sum() == pytest.approx(1)
+    assert Trigrams([], SIZE).left_context([A], 0) == pytest.approx(np.full(SIZE, 1 / SIZE))
+    with pytest.raises(ValueError, match="at most"):
+        Trigrams([], 2**22)
 
 
 def test_one_number_worked_by_hand() -> None:
@@ -66,9 +66,3 @@ def test_both_sides_are_what_the_whole_line_would_get() -> None:
         chances = [float(TRIGRAMS.probability(*tokens[at : at + 3])) for at in range(len(tokens) - 2)]
         whole.append(np.prod(chances))
     assert TRIGRAMS.both_contexts(line, index) == pytest.approx(np.array(whole) / np.sum(whole))
-
-
-def test_nothing_counted_is_nothing_known() -> None:
-    assert Trigrams([], SIZE).left_context([A], 0) == pytest.approx(np.full(SIZE, 1 / SIZE))
-    with pytest.raises(ValueError, match="at most"):
-        Trigrams([], 2**22)

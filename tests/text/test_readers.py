@@ -56,7 +56,11 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, name: str, content: s
     assert (report.lines, report.kept_count, report.dropped) == (2, 2, {})
 
 
-def test_standard_input_is_tsv_or_jsonl_or_one_of_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_files_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = written(tmp_path / "a.en", "a b\n\nd"), written(tmp_path / "a.de.gz", "c\nx\ne f\n")
+    report = ReadReport("both")
+    assert list(read_parallel(source, target, report)) == [(1, BOTH[0]), (3, BOTH[1])]
+    assert report.dropped["empty source"].first == [2]
     for content in (TSV, JSONL):
         monkeypatch.setattr("sys.stdin", Stdin(content.encode()))
         assert read("-")[0] == BOTH
@@ -65,16 +69,12 @@ def test_standard_input_is_tsv_or_jsonl_or_one_of_two_files(tmp_path: Path, monk
     assert [pair for _, pair in pairs] == BOTH
 
 
-def test_two_files_are_read_side_by_side(tmp_path: Path) -> None:
-    source, target = written(tmp_path / "a.en", "a b\n\nd"), written(tmp_path / "a.de.gz", "c\nx\ne f\n")
-    report = ReadReport("both")
-    assert list(read_parallel(source, target, report)) == [(1, BOTH[0]), (3, BOTH[1])]
-    assert report.dropped["empty source"].first == [2]
-
-
-def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
+def test_lines_end_with_a_line_feed_alone_and_are_utf8(tmp_path: Path) -> None:
     path = written(tmp_path / "a", "\ufeffa\u2028b\x0bc\r\nd\x85e\r \n")
     assert list(read_lines(path)) == ["a\u2028b\x0bc", "d\x85e\r "]
+    assert list(decode_lines(io.BytesIO("\ufeffa\u2028b\r\n\nc".encode()), "-")) == ["a\u2028b", "", "c"]
+    with pytest.raises(DataError, match=r"^standard input, line 2: not UTF-8"):
+        list(decode_lines(io.BytesIO(b"a\n\xff"), "-"))
 
 
 def test_two_thousand_lines_and_what_was_done_with_the_strange_ones(tmp_path: Path) -> None:
@@ -211,12 +211,6 @@ def test_texts_held_out_are_not_trained_on(tmp_path: Path) -> None:
     assert report.dropped["the text is also in validation"].first == [2]
     with pytest.raises(DataError, match="no text is left to train on"):
         drop_shared_texts(labelled, [example for _, example in labelled], report)
-
-
-def test_lines_end_with_a_line_feed_alone_and_are_utf8() -> None:
-    assert list(decode_lines(io.BytesIO("\ufeffa\u2028b\r\n\nc".encode()), "-")) == ["a\u2028b", "", "c"]
-    with pytest.raises(DataError, match=r"^standard input, line 2: not UTF-8"):
-        list(decode_lines(io.BytesIO(b"a\n\xff"), "-"))
 
 
 @pytest.mark.parametrize(("limit", "good"), [(1, 0), (1, 3), (2, 4), (3, 3), (4, 1)])

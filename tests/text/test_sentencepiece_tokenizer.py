@@ -51,6 +51,8 @@ def test_what_the_list_lacks_is_unknown(learnt: tuple[bytes, list[str]]) -> None
     assert tokenizer.encode("The dog.")[-1] == UNK
     assert unknown_pieces("The dog.", tokenizer) == ["."]
     assert tokenizer.decode([PAD, UNK, BOS, *tokenizer.encode("The dog"), EOS, 9]) == "The dog"
+    with pytest.raises(ArgumentError, match="must be a non-empty text"):
+        SentencePieceTokenizer(learnt[0], ["a", ""])
 
 
 def test_a_language_at_the_beginning_is_one_token(learnt: tuple[bytes, list[str]]) -> None:
@@ -89,8 +91,3 @@ def test_a_damaged_file_is_told_of(
     (tmp_path / "t.json").write_text(json.dumps(content | changed), "utf-8")
     with pytest.raises(DataError, match=says):
         SentencePieceTokenizer.load(tmp_path / "t.json")
-
-
-def test_a_piece_must_be_a_text(learnt: tuple[bytes, list[str]]) -> None:
-    with pytest.raises(ArgumentError, match="must be a non-empty text"):
-        SentencePieceTokenizer(learnt[0], ["a", ""])

@@ -55,13 +55,7 @@ def test_a_sentence_is_enough_to_detect_its_language() -> None:
         assert best.language == language and 90 < best.confidence <= 100
         assert all(second.confidence <= best.confidence and second.language in TEXTS for second in others)
     assert detector.detect("12 : 30 😀")[0].confidence == 0
-
-
-def test_codes_with_a_script_or_a_country_are_the_languages() -> None:
     best, *_ = LanguageDetector(["pt-BR", "en"]).detect("As crianças brincam na rua com um cachorro.")
     assert best.language == "pt-BR"
-
-
-def test_what_is_certainly_another_language_has_little_confidence() -> None:
     assert LanguageDetector(["en"]).detect(TEXTS["de"])[0].confidence < 10
     assert LanguageDetector(["tlh"]).detect(TEXTS["de"])[0] == ("tlh", 0.0)

@@ -31,14 +31,8 @@ def test_a_side_may_differ() -> None:
     assert settings.tokenizer_of("source") == ("bpe", 500)
     assert settings.tokenizer_of("target") == ("char", None)
     assert TextSettings(train="a.tsv").tokenizer_of("target") == ("bpe", None)
-
-
-def test_files_are_those_that_are_given() -> None:
     assert VectorsSettings().files == {}
     assert VectorsSettings(target="a.txt", source="b.bin").files == {"source": "b.bin", "target": "a.txt"}
-
-
-def test_nothing_is_frozen_without_a_file() -> None:
     assert VectorsSettings(source="a.txt", frozen=True).frozen
     with pytest.raises(ValidationError, match="frozen needs word vectors: give source, target or text"):
         VectorsSettings(frozen=True)

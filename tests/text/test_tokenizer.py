@@ -95,21 +95,15 @@ def test_there_is_one_piece_per_id_of_words(text: str) -> None:
     assert "".join(tokenizer.pieces(text)).removeprefix(" ") == text
 
 
-def test_by_hand_of_words() -> None:
+def test_words_by_hand() -> None:
     tokenizer = WordTokenizer.learn(["A dog, a cat.", "a dog!", "dog."])
     assert tokenizer.entries == (" dog", " a", ".")
     assert tokenizer.size == 7
     assert tokenizer.encode("dog. a bird") == [4, 6, 5, UNK]
     assert tokenizer.decode([BOS, 4, PAD, UNK, 6, EOS, 5, 99]) == "dog."
-
-
-def test_words_of_many_scripts_stay_whole() -> None:
     assert WordTokenizer([]).pieces("Don't stop: हिन्दी, e\u0301te\u0301 (x)") == [
         " Don", "'", "t", " stop", ":", " हिन्दी", ",", " e\u0301te\u0301", " (", "x", ")",
     ]  # fmt: skip
-
-
-def test_the_size_is_kept_to() -> None:
     lines = ["a b c d e", "a b c", "a"]
     assert WordTokenizer.learn(lines, 6).entries == (" a", " b")
     assert WordTokenizer.learn(lines, 99).size == 9

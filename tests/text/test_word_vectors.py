@@ -192,13 +192,6 @@ def test_the_first_of_a_words_vectors_is_kept(tmp_path: Path) -> None:
 TEXT = b"cat 1 2\ndog 3 4\n" * 1000
 
 
-def test_the_first_bytes_tell_what_a_file_is_and_its_name_does_not(tmp_path: Path) -> None:
-    (tmp_path / "plain.gz").write_bytes(TEXT)
-    (tmp_path / "gzipped.bin").write_bytes(gzip.compress(TEXT))
-    for name in ("plain.gz", "gzipped.bin"):
-        assert read(tmp_path / name).words == ["cat", "dog"]
-
-
 WORDS = WordVectors(
     ["</s>", "Straße", "日本", "\xa0"], torch.tensor([[0.1, -2.0], [1e-30, 3.0], [1 / 3, 1e20], [0.0, 0.0]])
 )
@@ -215,11 +208,15 @@ def test_what_is_written_is_read_bit_for_bit(tmp_path: Path, ending: str) -> Non
     assert reread.report.summary()[1:] == []
 
 
-def test_a_line_has_the_shortest_numbers(tmp_path: Path) -> None:
+def test_a_line_has_the_shortest_numbers_and_the_first_bytes_tell_what_a_file_is(tmp_path: Path) -> None:
     write(tmp_path / "a", WORDS, "word2vec")
     assert (tmp_path / "a").read_text(encoding="utf-8").splitlines()[:3] == ["4 2", "</s> 0.1 -2.0", "Straße 1e-30 3.0"]
     write(tmp_path / "a", WORDS, "glove", gzipped=True)
     assert gzip.decompress((tmp_path / "a").read_bytes()).startswith(b"</s> 0.1 -2.0\n")
+    (tmp_path / "plain.gz").write_bytes(TEXT)
+    (tmp_path / "gzipped.bin").write_bytes(gzip.compress(TEXT))
+    for name in ("plain.gz", "gzipped.bin"):
+        assert read(tmp_path / name).words == ["cat", "dog"]
 
 
 def test_words_with_spaces_are_written_where_they_can_be_read(tmp_path: Path) -> None:
@@ -247,7 +244,7 @@ def test_the_name_must_say_the_format(tmp_path: Path) -> None:
 ANIMALS = WordVectors(["dog", "cat", "hound", "Rome"], torch.tensor([[2.0, 0.0], [1.0, 1.0], [3.0, 0.0], [0.0, -1.0]]))
 
 
-def test_words_are_looked_up() -> None:
+def test_words_are_looked_up_and_the_nearest_have_the_largest_cosine() -> None:
     assert (len(ANIMALS), ANIMALS.width, "cat" in ANIMALS, "cow" in ANIMALS) == (4, 2, True, False)
     assert ANIMALS["hound"].tolist() == [3, 0]
 
@@ -255,9 +252,6 @@ def test_words_are_looked_up() -> None:
         ANIMALS["cow"]
     with pytest.raises(ArgumentError, match=r"^no vector for 'DOG', only 'dog'$"):
         ANIMALS["DOG"]
-
-
-def test_the_nearest_have_the_largest_cosine() -> None:
     (first, first_cosine), (second, half), (third, third_cosine) = ANIMALS.nearest("dog", 3)
     assert (first, second, third) == ("hound", "cat", "Rome")
     assert (first_cosine, half, third_cosine) == pytest.approx((1, 0.5**0.5, 0))
@@ -335,16 +329,13 @@ def test_pieces_of_words_have_no_words_vector() -> None:
     assert {tokenizer.word(token) for token in matches.ids} == {"the", "dog"}
 
 
-def test_each_word_of_a_vocabulary_has_its_embedding() -> None:
+def test_each_word_or_piece_of_a_vocabulary_has_its_embedding() -> None:
     words, embeddings = WordTokenizer([" the", "(", "\t", " (", " a b"]), torch.randn(9, 5)
     kept, left_out = vocabulary_vectors(words, embeddings, partial(is_writable, form="glove"))
     assert (list(kept.words), left_out) == (["the", "(", "a b"], 2)
     # of two ids that are one word, the first
     torch.testing.assert_close(kept.vectors, embeddings[[4, 5, 8]])
     assert [*vocabulary_vectors(words, embeddings, partial(is_writable, form="binary"))[0].words] == ["the", "("]
-
-
-def test_pieces_of_a_vocabulary_are_written_as_they_are() -> None:
     tokenizer = BpeTokenizer.learn(["low lower lowest"] * 9, 280)
     kept, left_out = vocabulary_vectors(tokenizer, torch.randn(tokenizer.size, 5), bool)
     assert list(kept.words) == [piece for piece in map(tokenizer.piece, range(tokenizer.size)) if piece]

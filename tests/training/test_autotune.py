@@ -122,13 +122,10 @@ def make_settings(**values: object) -> TrainingSettings:
     )
 
 
-def test_updates_take_their_time_and_validations_theirs() -> None:
+def test_updates_take_their_time_and_minutes_hold_as_many_as_fit() -> None:
     # 100 updates of 2 s, and validations of 10 s after 30, 60, 90 and 100 of them
     budget = Budget(make_settings(validate_every=30), 16, epoch_updates=50, epoch_seconds=100, validation_seconds=10)
     assert budget.lines() == ["about 4:00 on this machine, with 4 validations: 100 updates of 2 s, 2 epochs"]
-
-
-def test_minutes_hold_as_many_updates_as_fit() -> None:
     budget = Budget(make_settings(updates=None, minutes=4), 16, epoch_updates=50, epoch_seconds=100)
     assert (budget.updates, budget.epochs) == (120, 2.4)
     assert budget.lines() == ["about 4:00 on this machine, and 1 validation: 120 updates of 2 s, 2.4 epochs"]

@@ -66,9 +66,6 @@ def test_the_same_seed_gives_the_same_weights() -> None:
         run(model, make_settings(seed=seed))
     assert weights(first).equal(weights(second))
     assert not weights(first).equal(weights(third))
-
-
-def test_trying_paces_changes_nothing_but_the_log() -> None:
     tried, plain, log = make_model(0.1), make_model(0.1), []
     trained = run(tried, make_settings(precision="auto"), log=log.append)
     run(plain, make_settings(precision=trained.precision))

@@ -101,9 +101,6 @@ def test_in_16_bits_the_loss_is_summed_in_32() -> None:
     loss = translation_cross_entropy(model, batch, 0.1, "bfloat16")
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss, translation_cross_entropy(model, batch, 0.1, "float32"), atol=3e-2, rtol=3e-2)
-
-
-def test_the_mean_over_batches_is_that_over_tokens() -> None:
     tokenizer = CharTokenizer("abcde")
     data = Bitext([Pair(text, text) for text in ("a", "bc", "deb", "cead", "ba")], tokenizer, tokenizer)
     model = tiny().eval()
@@ -199,9 +196,6 @@ def test_without_a_blank_there_is_nothing_to_learn() -> None:
     loss.backward()
     assert loss.item() == 0
     assert all(not weight.grad.any() for weight in masked_lm.parameters())
-
-
-def test_a_model_that_knows_nothing_guesses_as_one_does() -> None:
     built = make_masked_lm().eval()
     torch.nn.init.zeros_(built.to_logits.weight)
     assert masked_lm_scores(built, LINES, BatchSize(2)) == (pytest.approx(math.log(SIZE), abs=1e-5), 0)

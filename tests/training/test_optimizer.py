@@ -88,14 +88,11 @@ def test_the_rate_falls_after_the_warm_up(name: str) -> None:
     assert factors[-1] < factors[0]
 
 
-def test_noam_is_the_papers() -> None:
+def test_schedules_by_hand() -> None:
     # base model, warm-up 4000: the largest rate is 512^-0.5 · 4000^-0.5
     assert noam(4000, 0.0, 4000, 512) == pytest.approx(6.9877e-4, rel=1e-4)
     assert noam(16000, 0.0, 4000, 512) == pytest.approx(noam(4000, 0.0, 4000, 512) / 2)
     assert inverse_sqrt(400, 0.0, 100, 128) == pytest.approx(0.5)
-
-
-def test_cosine_and_linear_reach_zero_at_the_end_and_stay_there() -> None:
     for schedule in (cosine, linear):
         assert schedule(500, 0.5, 10, 128) == pytest.approx(0.5)
         assert schedule(1000, 1.0, 10, 128) == pytest.approx(0.0)
@@ -109,16 +106,13 @@ def run(average: WeightAverage, weights: list[float]) -> None:
         average.add(update)
 
 
-def test_ema_worked_by_hand() -> None:
+def test_averages_worked_by_hand() -> None:
     parameter = nn.Parameter(torch.zeros(2))
     average = WeightAverage([parameter], settings(averaging="ema", ema_decay=0.2))
     run(average, [1.0, 2.0])
     # d = min(0.2, 2/11) = 2/11, then min(0.2, 3/12) = 0.2, from a start of 0
     average.apply()
     assert parameter.tolist() == pytest.approx([0.2 * (9 / 11) + 0.8 * 2.0] * 2)
-
-
-def test_last_is_the_mean_of_those_set_aside() -> None:
     parameter = nn.Parameter(torch.zeros(2))
     average = WeightAverage([parameter], settings(averaging="last", last=2, last_every=3))
     run(average, [float(update) for update in range(1, 11)])
@@ -152,14 +146,8 @@ def judge(name: str, scores: Sequence[float], **values: object) -> EarlyStopping
 def test_a_loss_is_better_when_it_is_lower_and_anything_else_when_it_is_higher() -> None:
     assert judge("loss", [3.0, 2.0, 2.5], keep_best=2).state.best == [(2.0, 20), (2.5, 30)]
     assert judge("exact match", [3.0, 2.0, 2.5], keep_best=2).state.best == [(3.0, 10), (2.5, 30)]
-
-
-def test_of_equals_the_later_is_kept_but_it_is_nothing_better() -> None:
     built = judge("exact match", [50.0, 50.0])
     assert (built.state.best, built.state.waiting) == ([(50.0, 20)], 1)
-
-
-def test_patience_counts_validations_in_a_row_without_anything_better() -> None:
     assert not judge("loss", [3.0, 4.0, 2.0, 5.0], patience=2).should_stop
     assert judge("loss", [3.0, 4.0, 2.0, 5.0, 2.0], patience=2).should_stop
     assert not judge("loss", [3.0] * 9).should_stop
@@ -184,15 +172,9 @@ def test_a_score_can_be_chosen_by_name() -> None:
     assert stopping.state.best == [(10.0, 1)]
     with pytest.raises(UnknownNameError, match=r"unknown training\.judge_by, 'exact match'.*known: loss"):
         stopping.step(3, {"loss": 1.0})
-
-
-def test_no_scores_decide_nothing() -> None:
     built = judge("loss", [2.0])
     built.step(20, {})
     assert built.state == EarlyStoppingState(best=[(2.0, 10)], validated=20, best_scores={"loss": 2.0})
-
-
-def test_the_scores_of_the_weights_that_are_kept() -> None:
     verdict = judge("loss", [2.0, 1.0, 3.0]).state
     assert (verdict.scores_of(20), verdict.scores_of(30)) == ({"loss": 1.0}, {"loss": 3.0})
     # of a run that began before the best ones were remembered

@@ -4,6 +4,7 @@ import sys
 import types
 from collections.abc import Mapping
 from pathlib import Path
+from unittest.mock import MagicMock, call
 
 import pytest
 import torch
@@ -133,6 +134,20 @@ def test_it_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, na
     monkeypatch.setitem(sys.modules, MODULES[name], None)
     with pytest.raises(ArgumentError, match=rf"^--log {name} needs {TITLES[name]}: pip install 'attent\[{name}\]' \("):
         check_installed([name])
+
+
+def test_every_number_is_written_for_tensorboard_under_its_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = MagicMock()
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    write_records("tensorboard", tmp_path)
+    module.SummaryWriter.assert_called_once_with(str(tmp_path / "tensorboard"), purge_step=5)
+    writer = module.SummaryWriter.return_value
+    training = [("training/loss", 2.5, 5), ("training/seconds", 1.0, 5), ("training/seconds", 2.0, 6)]
+    assert [scalar.args for scalar in writer.add_scalar.call_args_list] == [*training, ("validation/loss", 3.0, 6)]
+    assert writer.method_calls[-1] == call.close()
 
 
 def test_weights_and_biases_gets_a_run_called_as_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

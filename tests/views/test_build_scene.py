@@ -48,11 +48,17 @@ def test_an_encoder_decoder_written_by_steps() -> None:
     assert scene.notes == ("The model ran 3 times; the last is shown.",)
 
 
-def test_an_alignment_alone_is_a_group_of_one_layer() -> None:
+def test_layers_of_different_sizes_are_groups_of_their_own() -> None:
     weights = torch.rand(3, 4).softmax(-1)
     (group,) = build_scene(weights).groups
     assert (group.name, group.shape, group.is_self_attention) == ("cross", (1, 3, 4), False)
     assert build_scene(weights).texts["source"].labels == ("0", "1", "2", "3")
+    _, small = attent.attend(*torch.randn(3, 1, 2, 3, 4), return_map=True)
+    _, large = attent.attend(*torch.randn(3, 1, 2, 5, 4), return_map=True)
+    scene = build_scene({"blocks.0.attn": large, "blocks.1.attn": large, "blocks.2.attn": small}, "abcde")
+    assert [(group.name, len(group.layers)) for group in scene.groups] == [("self-1", 2), ("self-2", 1)]
+    assert [group.title for group in scene.groups] == ["self-attention (blocks.*.attn)"] * 2
+    assert scene.texts[scene.groups[1].rows].labels == ("0", "1", "2")
 
 
 @pytest.mark.parametrize("queries", [3, 4])
@@ -94,15 +100,6 @@ def test_a_tensor_for_each_layer(kind: type) -> None:
 def test_what_is_not_attention_is_named(maps: object, culprit: str) -> None:
     with pytest.raises(ArgumentError, match=f"attention to show must be a map, .*, got {culprit}$"):
         build_scene(maps)
-
-
-def test_layers_of_different_sizes_are_groups_of_their_own() -> None:
-    _, small = attent.attend(*torch.randn(3, 1, 2, 3, 4), return_map=True)
-    _, large = attent.attend(*torch.randn(3, 1, 2, 5, 4), return_map=True)
-    scene = build_scene({"blocks.0.attn": large, "blocks.1.attn": large, "blocks.2.attn": small}, "abcde")
-    assert [(group.name, len(group.layers)) for group in scene.groups] == [("self-1", 2), ("self-2", 1)]
-    assert [group.title for group in scene.groups] == ["self-attention (blocks.*.attn)"] * 2
-    assert scene.texts[scene.groups[1].rows].labels == ("0", "1", "2")
 
 
 def test_one_sequence_of_a_batch() -> None:

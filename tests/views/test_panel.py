@@ -17,15 +17,9 @@ def test_without_a_head_the_mean_over_heads_is_taken() -> None:
     assert second.weights.tolist() == [[0.0, 1.0], [0.5, 0.5]]
     assert [item.title for item in head_panels(WEIGHTS, "ab", "cd").values()] == ["head 0", "head 1"]
     assert panel(WEIGHTS[0, 0], "ab", "cd", title="layer").title == "layer"
-
-
-def test_a_map_and_its_numbers_make_the_same_panel() -> None:
     query, key = torch.randn(1, 2, 3, 5), torch.randn(1, 2, 7, 5)
     _, weights = attent.attend(query, key, key, return_map=True)
     torch.testing.assert_close(dense_heads(weights), weights.dense()[0])
-
-
-def test_what_is_no_panel() -> None:
     with pytest.raises(ShapeError, match=r"\(rows, columns\) = \(3, 2\), got \(2, 2\)"):
         panel(WEIGHTS, "abc", "cd")
     with pytest.raises(ShapeError, match="got"):

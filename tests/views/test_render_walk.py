@@ -11,7 +11,7 @@ from attent.views.render_walk import format_number, matrices, table
 from attent.views.walk import walk, walk_run
 
 
-def test_every_step_is_named_with_equation_shape_and_words() -> None:
+def test_every_step_is_named_and_printed_with_its_numbers() -> None:
     text = walk().text(100)
     for line in (
         "scores = Q·Kᵀ   (B, H, Tq, Tk) = (1, 1, 6, 6)",
@@ -21,9 +21,6 @@ def test_every_step_is_named_with_equation_shape_and_words() -> None:
         assert line in text
     assert text.count("   The    cat    sat     on    the    mat") == 2
     assert text.count("│ 1.000") == 6
-
-
-def test_the_numbers_printed_are_those_of_the_steps() -> None:
     walkthrough = walk("a b")
     lines = walkthrough.text(100).splitlines()
     start = next(index for index, line in enumerate(lines) if line.endswith("│   Σ"))
@@ -52,30 +49,21 @@ def test_each_head_has_its_matrix_or_the_one_asked_for() -> None:
 
 
 def test_numbers_stand_below_their_labels() -> None:
+    numbers = [format_number(value, 2) for value in (0.125, -0.001, -0.5, float("inf"))]
+    assert numbers == ["0.12", "0.00", "-0.50", "∞"]
     lines = table(torch.tensor([[1.0, -2.5], [float("-inf"), 0.0]]), ["one", "日"], ["a", "b"], width_limit=40)
     assert lines == ["         a      b", "one   1.00  -2.50", " 日     -∞   0.00"]
     lines = table(torch.tensor([[0.25, 0.75]]), ["x"], ["a", "b"], width_limit=40, sums=torch.tensor([1.0]))
     assert lines == ["      a     b  │   Σ", "x  0.25  0.75  │ 1.000"]
-
-
-def test_what_is_left_out_is_said() -> None:
     lines = table(torch.zeros(20, 30), [*map(str, range(20))], [*map(str, range(30))], width_limit=40)
     assert lines[-1] == "(5 of 20 rows and 25 of 30 columns left out)"
     assert lines[0].split() == ["0", "1", "2", "3", "…", "29"]
     assert "⋮" in "".join(lines)
     assert max(map(width, lines[:-1])) <= 40
-
-
-def test_blocks_keep_every_column() -> None:
     names = [f"k{column}" for column in range(12)]
     lines = table(torch.arange(12.0)[None], ["x"], names, width_limit=40, sums=torch.tensor([66.0]), blocks=3)
     assert " ".join(lines[0::3]).split() == [*names, "│", "Σ"]
     assert " ".join(lines[1::3]).replace("x", "").split() == [f"{value:.2f}" for value in range(12)] + ["│", "66.000"]
-
-
-def test_a_number_that_rounds_to_zero_has_no_sign() -> None:
-    numbers = [format_number(value, 2) for value in (0.125, -0.001, -0.5, float("inf"))]
-    assert numbers == ["0.12", "0.00", "-0.50", "∞"]
 
 
 class Checked(HTMLParser):

@@ -41,6 +41,14 @@ def test_the_scaled_dot_product_is_told_as_textbooks_tell_it() -> None:
     assert step_values["scaled"].equation == "scaled = scores / √Dk = scores / √5"
     assert str(step_values["scores"]) == "scores = Q·Kᵀ   (B, H, Tq, Tk) = (1, 1, 2, 3)"
     torch.testing.assert_close(step_values["scaled"].values * 5**0.5, step_values["scores"].values)
+    step_values = steps()
+    torch.testing.assert_close(step_values["weights"].sums, torch.ones(1, 1, 2))
+    assert step_values["scores"].sums is None
+    assert "every row sums to 1" in step_values["weights"].meaning
+    assert "need not sum to 1" in steps(normalizer="sigmoid")["weights"].meaning
+    scores = steps(score="dot")["scores"]
+    assert scores.example.startswith("scores[r1, c0] = (")
+    assert scores.example.endswith(f" = {scores.values[0, 0, 1, 0]:.2f}")
 
 
 def test_every_step_of_a_call_is_there() -> None:
@@ -52,20 +60,6 @@ def test_every_step_of_a_call_is_there() -> None:
     hidden = steps(score=SCORES["additive"].for_widths(5, 5, 1))["hidden"]
     assert (hidden.rows, hidden.columns) == (COLUMNS, features(5))
     assert features(3) == vectors("X", "X", "", "(T, E)", torch.zeros(2, 3), ROWS).columns == ("d1", "d2", "d3")
-
-
-def test_only_weights_have_sums() -> None:
-    step_values = steps()
-    torch.testing.assert_close(step_values["weights"].sums, torch.ones(1, 1, 2))
-    assert step_values["scores"].sums is None
-    assert "every row sums to 1" in step_values["weights"].meaning
-    assert "need not sum to 1" in steps(normalizer="sigmoid")["weights"].meaning
-
-
-def test_an_example_is_the_number_that_stands_in_the_table() -> None:
-    scores = steps(score="dot")["scores"]
-    assert scores.example.startswith("scores[r1, c0] = (")
-    assert scores.example.endswith(f" = {scores.values[0, 0, 1, 0]:.2f}")
 
 
 def test_a_score_of_ones_own_is_shown_by_its_numbers() -> None:

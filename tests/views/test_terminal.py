@@ -34,22 +34,16 @@ def test_every_script_keeps_its_columns() -> None:
     assert [row.split("│")[1].index("█") // 2 for row in rows] == list(range(7))
 
 
-def test_no_line_is_wider_than_the_terminal() -> None:
+def test_no_line_is_wider_than_the_terminal_and_long_maps_end_early() -> None:
     keys = [chr(ord("a") + position % 26) for position in range(90)]
     drawn = heat_map(panel(torch.rand(5, 90).softmax(-1), list("vwxyz"), keys), columns=50)
     assert "columns 1 to 39 of 90" in drawn
     assert "columns 79 to 90 of 90" in drawn
     assert max(map(width, drawn.splitlines())) <= 50
-
-
-def test_a_very_long_map_ends_early_and_says_so() -> None:
     rows = [str(row) for row in range(100)]
     drawn = heat_map(panel(torch.eye(100)[:, :3], rows, ["a", "b", "c"]), columns=40)
     assert "… and 36 rows more" in drawn
     assert "sees nothing" in drawn
-
-
-def test_weights_too_small_for_a_block_take_one_line() -> None:
     labels = [f"patch {position}" for position in range(65)]
     uniform = panel(torch.full((65, 65), 1 / 65), labels, labels, title="layers.0, mean over 3 heads")
     says = ["layers.0, mean over 3 heads", "no weight is large enough for a block: of 65 keys the largest has 0.015"]

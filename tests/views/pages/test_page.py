@@ -64,14 +64,11 @@ def test_the_attentions_that_hugging_face_returns() -> None:
     assert page(layers, "abc").html == page(build_scene(layers, "abc")).html == html
 
 
-def test_size_is_kept_to() -> None:
+def test_a_page_has_a_size_and_is_saved_where_asked(tmp_path: Path) -> None:
     weights = {f"layers.{layer}": torch.randn(4, 200, 200).mul(3).softmax(-1) for layer in range(3)}
     assert len(page(weights, size=0.25).html.encode()) <= 2**18
     with pytest.raises(ArgumentError, match="size must leave room"):
         page(weights, size=0.01)
-
-
-def test_it_is_saved_where_asked(tmp_path: Path) -> None:
     scene_page = page(WEIGHTS)
     assert scene_page.save(tmp_path / "new" / "a.html").read_text(encoding="utf-8") == scene_page.html
     with pytest.raises(ArgumentError, match=r"must end in \.html"):

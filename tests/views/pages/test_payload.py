@@ -58,27 +58,21 @@ def test_a_large_one_is_pooled_and_says_so() -> None:
     np.testing.assert_allclose(values[:saved], top.values.numpy(), rtol=1e-3)
 
 
-def test_a_picture_has_three_bytes_a_pixel() -> None:
-    pixels = np.array([[[0.0], [1.0]]])
-    inside = build_payload(build_scene(torch.ones(3, 3) / 3, picture=Picture(pixels, (1, 2), "tokens")), MEBIBYTE)
-    assert numbers(inside.packs["picture"], np.uint8).tolist() == [0, 0, 0, 255, 255, 255]
-
-
-def test_a_byte_is_a_share_of_a_maps_largest() -> None:
+def test_bytes_and_places_are_as_narrow_as_numbers_allow() -> None:
     codes, tops, signed = encode_bytes(np.array([[[0.0, 0.5]], [[0.02, 0.01]], [[0.0, 0.0]]]))
     assert codes.tolist() == [[[0, 255]], [[255, 128]], [[0, 0]]]
     assert tops == [0.5, 0.02, 0.0]
     assert not signed
     codes, tops, signed = encode_bytes(np.array([[[-2.0, 0.0, 1.0]]]))
     assert (codes.tolist(), tops, signed) == ([[[1, 128, 192]]], [2.0], True)
-
-
-def test_places_are_as_narrow_as_the_length_allows() -> None:
     positions, weights = np.array([[[3, 1]]]), np.array([[[0.5, 0.25]]])
     expected = np.array([3, 1], np.uint16).tobytes() + np.array([0.5, 0.25], np.float16).tobytes()
     assert unpacked(pack_top(positions, weights, 4)) == expected
     assert to_half(np.array([1e9, -1e9])).tolist() == [65504.0, -65504.0]
     assert len(unpacked(pack_top(positions, weights, 2**16 + 1))) == 12
+    pixels = np.array([[[0.0], [1.0]]])
+    inside = build_payload(build_scene(torch.ones(3, 3) / 3, picture=Picture(pixels, (1, 2), "tokens")), MEBIBYTE)
+    assert numbers(inside.packs["picture"], np.uint8).tolist() == [0, 0, 0, 255, 255, 255]
 
 
 def make_scene(length: int, layers: int = 1, heads: int = 1) -> Scene:
@@ -108,9 +102,6 @@ def test_longer_texts_are_pooled_beside_their_largest_weights() -> None:
 def test_what_is_too_long_for_single_weights_is_pooled_alone() -> None:
     assert plan_page(make_scene(2048, 12, 12), 2 * MEBIBYTE).top == 0
     assert plan_page(make_scene(40_000), 8 * MEBIBYTE).top > 0
-
-
-def test_what_would_take_too_long_is_refused() -> None:
     with pytest.raises(
         ArgumentError, match=r"12 layers of 12 heads, 100,000 x 100,000 each, are too many weights.*attent explore"
     ):
