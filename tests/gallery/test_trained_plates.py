@@ -89,16 +89,13 @@ def values() -> dict[str, Any]:
     return {"name": "length", "figures": [{"title": "Dates: one seed", "series": series} | axes], "tables": tables}
 
 
-def test_the_plate_says_what_the_comparison_found(values: dict[str, Any]) -> None:
+def test_a_comparison_s_file_is_taken_as_it_is_and_nothing_else(values: dict[str, Any], tmp_path: Path) -> None:
     plate = length.plate(values)
     scores = "RNN, fixed vector 20, 90 and 20; Transformer 95, 96 and 96."
     lengths = "at the worst, the best and the greatest length (30 characters)"
     assert plate.words.seen == f"Dates, exact match {lengths}: {scores}"
     assert "Dates, 250 to 300 updates per model, 1 seed" in plate.words.ran
     assert [[*line.get_ydata()] for line in plate.drawing.axes[0].lines] == [[90.0, 20.0], [95.0, 96.0]]
-
-
-def test_a_comparison_s_file_is_taken_as_it_is_and_nothing_else(values: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "length.json"
     file.write_text(json.dumps(values), encoding="utf-8")
     assert length.load(file, tmp_path / "runs") == values

@@ -146,6 +146,10 @@ def test_validation_of_its_own_is_not_trained_on(tmp_path: Path) -> None:
     assert list(corpus.validation) == LINES[:3]
     assert len(corpus.train) == 37
     assert "3 dropped: also in validation (lines 1, 2, 3)" in " ".join(corpus.reports[0].summary())
+    files = pairs(tmp_path / "new.tsv", 40), pairs(tmp_path / "old.tsv", 40, first=100)
+    corpus = pair_corpus(TextSettings(train=files[0], replay=files[1]))
+    assert all(int(pair.source.split()[-1]) < 100 for pair in corpus.validation)
+    assert not {*corpus.train} & {*corpus.validation}
 
 
 @pytest.mark.parametrize(
@@ -165,10 +169,3 @@ def test_replayed_pairs_have_their_share(
     assert numbers == dict.fromkeys(range(train), times[0]) | dict.fromkeys(range(1001, 1000 + replay), times[1])
     assert corpus.replay.summary()[0] == f"{files[2]}: {replay} lines read, {replay - 1} kept"
     assert len(corpus.validation) == 3
-
-
-def test_what_is_replayed_is_not_validated_on(tmp_path: Path) -> None:
-    files = pairs(tmp_path / "new.tsv", 40), pairs(tmp_path / "old.tsv", 40, first=100)
-    corpus = pair_corpus(TextSettings(train=files[0], replay=files[1]))
-    assert all(int(pair.source.split()[-1]) < 100 for pair in corpus.validation)
-    assert not {*corpus.train} & {*corpus.validation}

@@ -35,9 +35,6 @@ def test_no_pair_trains_and_validates() -> None:
     assert len(train) + len(validation) + shared.count == 205
     assert shared.count >= 4
     assert report.kept_count == len(train) + len(validation)
-
-
-def test_a_shared_pair_is_the_same_on_both_sides() -> None:
     pairs, report = stored(different(7))
     validation, _ = stored([Pair("source 2", "target 2"), Pair("source 3", "another"), Pair("more", "target 4")])
     assert list(drop_shared(pairs, validation, report)) == [pair for pair in different(7) if pair.source != "source 2"]

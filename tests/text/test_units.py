@@ -46,6 +46,9 @@ def test_gaps_are_where_spacing_is_a_convention(text: str, spaced: int, gaps: in
 def test_spacing_is_a_share() -> None:
     assert [spacing(WRITTEN), spacing(TOKENIZED)] == [0, 30 / 35]
     assert spacing(["no such gap"] * 100) is spacing([]) is None
+    # a name alone in a line, another script
+    assert warnings_for(SEGMENTED, ["天安门", "Two dogs run"]) == []
+    assert warnings_for(ENGLISH, ["Oui ."]) == warnings_for([], SEGMENTED) == []
 
 
 def warnings_for(training: list[str], lines: list[str]) -> list[str]:
@@ -67,12 +70,6 @@ def test_another_spacing_is_told_of_once_and_the_same_never(training: list[str],
     assert remedy in message
     assert warnings_for(lines, lines * 20) == []
     assert all(warnings_for(lines, [line]) == [] for line in lines)
-
-
-def test_nothing_is_told_of_what_is_not_certain_or_not_known() -> None:
-    # a name alone in a line, another script
-    assert warnings_for(SEGMENTED, ["天安门", "Two dogs run"]) == []
-    assert warnings_for(ENGLISH, ["Oui ."]) == warnings_for([], SEGMENTED) == []
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def test_all_end_at_the_same_update_when_time_is_up(small, run_processes) -> Non
     assert first == second > 0
 
 
-def test_alone_nothing_is_asked_of_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_takes_the_gpu_that_is_named_and_asks_nothing_of_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     threads = torch.get_num_threads()
     with process_group() as processes:
@@ -268,6 +268,11 @@ def test_alone_nothing_is_asked_of_anyone(monkeypatch: pytest.MonkeyPatch) -> No
         assert not torch.distributed.is_initialized()
     assert torch.get_num_threads() == threads
     assert is_main_process()
+    used: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "set_device", used.append)
+    with process_group(torch.device("cuda")) as single, process_group(torch.device("cuda", 1)) as repeated:
+        assert single is repeated is SINGLE_PROCESS
+    assert used == [torch.device("cuda", 1)]
 
 
 def start(monkeypatch: pytest.MonkeyPatch, gpus: int, **environment: int) -> None:
@@ -310,12 +315,3 @@ def test_a_gpu_is_not_for_several_processes(
     start(monkeypatch, gpus, RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
     with pytest.raises(DeviceError, match=f"^{message}$"), process_group(torch.device(device)):
         pass
-
-
-def test_one_process_takes_the_gpu_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose random numbers a checkpoint then holds."""
-    used: list[Any] = []
-    monkeypatch.setattr(torch.cuda, "set_device", used.append)
-    with process_group(torch.device("cuda")) as single, process_group(torch.device("cuda", 1)) as repeated:
-        assert single is repeated is SINGLE_PROCESS
-    assert used == [torch.device("cuda", 1)]

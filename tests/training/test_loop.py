@@ -50,7 +50,7 @@ def weights(model: Transformer) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-def test_it_learns_to_copy() -> None:
+def test_matrices_alone_are_decayed_and_it_learns_to_copy() -> None:
     model = make_model()
     settings = make_settings(updates=60, batch_pairs=7, learning_rate=2e-2, label_smoothing=0.0, schedule="cosine")
     trained = run(model, settings)
@@ -58,6 +58,11 @@ def test_it_learns_to_copy() -> None:
     assert translation_cross_entropy(model, batch, 0.0, "float32").item() < 0.1
     assert trained.updates == 60
     assert not model.training
+    optimizer = build_optimizer(list(make_model().parameters()), make_settings(weight_decay=0.01))
+    decayed, plain = optimizer.param_groups
+    assert all(parameter.dim() > 1 for parameter in decayed["params"])
+    assert all(parameter.dim() < 2 for parameter in plain["params"])
+    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.01, 0.0)
 
 
 def test_the_same_seed_gives_the_same_weights() -> None:
@@ -269,14 +274,6 @@ def test_it_ends_when_nothing_better_is_found() -> None:
     trained = run(make_model(), settings, validate=lambda: {"loss": next(scores)})
     assert trained.updates == 4
     assert trained.validation == {"loss": 2.25}
-
-
-def test_matrices_alone_are_decayed() -> None:
-    optimizer = build_optimizer(list(make_model().parameters()), make_settings(weight_decay=0.01))
-    decayed, plain = optimizer.param_groups
-    assert all(parameter.dim() > 1 for parameter in decayed["params"])
-    assert all(parameter.dim() < 2 for parameter in plain["params"])
-    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.01, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -65,13 +65,7 @@ def test_a_decoder_s_second_attention_reads_the_memory() -> None:
     assert (encoder.gives, decoder.gives) == ("memory", "probabilities, V = 11")
 
 
-def test_with_pre_norm_the_residual_connection_leads_past_the_norm_and_shared_parameters_are_said() -> None:
-    layer = columns(MODELS["pre"]())[0].groups[1].boxes
-    assert [(box.title, box.skip) for box in layer[:3]] == [("Norm", 0), ("Self-attention", 0), ("Add", 2)]
-    assert [box.title for box in boxes(MODELS["pre"]()) if box.is_shared] == ["Embedding", "Linear"]
-
-
-def test_a_recurrent_decoder_starts_from_the_source() -> None:
+def test_a_recurrent_decoder_starts_from_the_source_and_pre_norm_leads_past_the_norm() -> None:
     encoder, decoder = columns(MODELS["bahdanau"]())
     assert [box.title for box in encoder.groups[1].boxes] == ["GRU in both directions"]
     reading = {box.title: box.reads_memory for box in decoder.groups[1].boxes}
@@ -79,6 +73,9 @@ def test_a_recurrent_decoder_starts_from_the_source() -> None:
     (column,) = columns(MODELS["vectors"]())
     assert column.reads == "vectors, (B, T, D)"
     assert [box.title for box in column.groups[0].boxes] == ["Embedding", "[CLS]", "+ learned positions"]
+    layer = columns(MODELS["pre"]())[0].groups[1].boxes
+    assert [(box.title, box.skip) for box in layer[:3]] == [("Norm", 0), ("Self-attention", 0), ("Add", 2)]
+    assert [box.title for box in boxes(MODELS["pre"]()) if box.is_shared] == ["Embedding", "Linear"]
 
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"

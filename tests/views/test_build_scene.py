@@ -203,16 +203,23 @@ def test_a_path_says_what_attends_to_what(paths: list[str], actual: object) -> N
     assert kinds(paths) == (["encoder", "decoder", "cross"] if actual == 3 else actual)
 
 
-def test_one_label_more_is_what_was_written_last() -> None:
+def test_labels_must_fit_somewhere() -> None:
+    labels = SceneLabels("abcd", None)
+    labels.of_shape("self", 2, 2)
+    with pytest.raises(ShapeError, match="there are 4 labels in tokens, and the maps have 2 places"):
+        labels.check()
+    labels.of_shape("self", 4, 4)
+    labels.check()
+    labels = SceneLabels("a", None)
+    labels.of_shape("self", 3, 3)
+    with pytest.raises(ShapeError, match="there is 1 label in tokens, and the maps have 3 places"):
+        labels.check()
     labels = SceneLabels("ab", ["<s>", "x", "y"])
     assert labels.of_shape("cross", 2, 2) == ("target", "source", PRODUCED)
     assert labels.of_shape("decoder", 2, 2) == ("target", "given", PRODUCED)
     assert labels.of_shape("encoder", 2, 2) == ("source", "source", READ)
     texts = {name: text.labels for name, text in labels.texts.items()}
     assert texts == {"target": ("x", "y"), "source": ("a", "b"), "given": ("<s>", "x")}
-
-
-def test_as_many_labels_as_rows_are_what_was_read_in() -> None:
     labels = SceneLabels(None, ["<s>", "x"])
     assert labels.of_shape("cross", 2, 3) == ("given", "source", READ)
     assert labels.texts["source"].labels == ("0", "1", "2")
@@ -225,16 +232,3 @@ def test_as_many_labels_as_rows_are_what_was_read_in() -> None:
     picture = Picture(np.zeros((2, 2, 3)), (1, 2), "tokens")
     assert patch_names(picture) == ["CLS", "patch 1,1", "patch 1,2"]
     assert SceneLabels(None, None, picture).of_shape("self", 3, 3) == ("tokens", "tokens", READ)
-
-
-def test_labels_must_fit_somewhere() -> None:
-    labels = SceneLabels("abcd", None)
-    labels.of_shape("self", 2, 2)
-    with pytest.raises(ShapeError, match="there are 4 labels in tokens, and the maps have 2 places"):
-        labels.check()
-    labels.of_shape("self", 4, 4)
-    labels.check()
-    labels = SceneLabels("a", None)
-    labels.of_shape("self", 3, 3)
-    with pytest.raises(ShapeError, match="there is 1 label in tokens, and the maps have 3 places"):
-        labels.check()

@@ -62,9 +62,6 @@ def test_what_does_not_fit() -> None:
         LayerGroup("a", "a", "target", "source", ())
     with pytest.raises(ShapeError, match="of one shape"):
         LayerGroup("a", "a", "target", "source", (LayerWeights("1", WEIGHTS), LayerWeights("2", WEIGHTS[:2])))
-
-
-def test_a_picture_has_a_patch_for_each_place() -> None:
     pixels = np.zeros((4, 8, 1), np.uint8)
     scene = make_scene(picture=Picture(pixels, (2, 2), "source"))
     assert scene.describe()["picture"] == {"grid": [2, 2], "text": "source", "before": 1, "height": 4, "width": 8}

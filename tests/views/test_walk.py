@@ -55,6 +55,15 @@ def test_without_scale_there_is_no_scaled_step() -> None:
     assert "scaled" not in plain.steps
     torch.testing.assert_close(plain.steps["scores"].values, scaled.steps["scores"].values)
     torch.testing.assert_close(plain.steps["weights"].values, scaled.steps["scores"].values.softmax(-1))
+    walkthrough = walk("a b", score="gated")
+    pair = torch.cat((walkthrough.steps["Q"].values[0, 0, 1], walkthrough.steps["K"].values[0, 0, 0]))
+    gate = torch.sigmoid(walkthrough.parameters["W_g"].values[0] @ pair + walkthrough.parameters["b_g"].values[0, 0])
+    torch.testing.assert_close(walkthrough.steps["gate"].values[0, 0, 1, 0], gate)
+    # docs/walk.md shows it
+    weights = walk("The cat sat on the mat", seed=21).steps["weights"]
+    words = weights.columns
+    assert {words[index] for index in weights.values[0, 0, 2].topk(2).indices} == {"cat", "on"}
+    assert {words[index] for index in weights.values[0, 0, 5].topk(2).indices} == {"the", "sat"}
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -78,21 +87,6 @@ def test_the_additive_score_is_the_equation_of_the_matrices_shown() -> None:
     assert parameters["W₁"].rows == ("head0·d1", "head0·d2", "head1·d1", "head1·d2")
     assert parameters["v"].rows == ("head0", "head1")
     assert list(parameters) == ["W_Q", "W_K", "W_V", "W_O", "W₁", "W₂", "b", "v"]
-
-
-def test_the_gate_is_that_of_the_matrix_shown() -> None:
-    walkthrough = walk("a b", score="gated")
-    pair = torch.cat((walkthrough.steps["Q"].values[0, 0, 1], walkthrough.steps["K"].values[0, 0, 0]))
-    gate = torch.sigmoid(walkthrough.parameters["W_g"].values[0] @ pair + walkthrough.parameters["b_g"].values[0, 0])
-    torch.testing.assert_close(walkthrough.steps["gate"].values[0, 0, 1, 0], gate)
-
-
-def test_by_seed_21_sat_looks_at_cat_and_on_and_mat_at_the_and_sat() -> None:
-    # docs/walk.md shows it
-    weights = walk("The cat sat on the mat", seed=21).steps["weights"]
-    words = weights.columns
-    assert {words[index] for index in weights.values[0, 0, 2].topk(2).indices} == {"cat", "on"}
-    assert {words[index] for index in weights.values[0, 0, 5].topk(2).indices} == {"the", "sat"}
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned"])
@@ -125,16 +119,6 @@ def test_positions_inside_attention() -> None:
     torch.testing.assert_close(bias, -(2.0**-8) * (offsets[:, None] - offsets).abs())
 
 
-def test_a_second_text_is_keys_and_values() -> None:
-    walkthrough = walk("a b", cross="c d e", position="sinusoidal")
-    steps = walkthrough.steps
-    assert list(steps)[:6] == ["E", "PE", "X", "E_M", "PE_M", "M"]
-    torch.testing.assert_close(steps["K"].values[0, 0], steps["M"].values[0] @ walkthrough.parameters["W_K"].values)
-    assert steps["K"].equation == "K = M·W_K"
-    assert (steps["weights"].rows, steps["weights"].columns) == (("a", "b"), ("c", "d", "e"))
-    assert walkthrough.title == "Cross-attention, step by step: a b → c d e"
-
-
 def test_word_vectors_are_the_words(tmp_path: Path) -> None:
     vectors = WordVectors(["the", "cat"], torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
     steps = walk("The cat", vectors=vectors).steps
@@ -150,13 +134,20 @@ def test_word_vectors_are_the_words(tmp_path: Path) -> None:
         walk("the cat", vectors=word_vectors.read(file))
 
 
-def test_heads_are_merged_by_w_o() -> None:
+def test_heads_are_merged_by_w_o_and_a_second_text_is_keys_and_values() -> None:
     walkthrough = walk(heads=2)
     assert list(walkthrough.steps)[-2:] == ["merged", "result"]
     merged, output = (walkthrough.steps[name].values for name in ("merged", "output"))
     assert merged.shape == (1, 6, 4)
     assert torch.equal(merged[0, :, 2:], output[0, 1])
     torch.testing.assert_close(walkthrough.steps["result"].values, merged @ walkthrough.parameters["W_O"].values)
+    walkthrough = walk("a b", cross="c d e", position="sinusoidal")
+    steps = walkthrough.steps
+    assert list(steps)[:6] == ["E", "PE", "X", "E_M", "PE_M", "M"]
+    torch.testing.assert_close(steps["K"].values[0, 0], steps["M"].values[0] @ walkthrough.parameters["W_K"].values)
+    assert steps["K"].equation == "K = M·W_K"
+    assert (steps["weights"].rows, steps["weights"].columns) == (("a", "b"), ("c", "d", "e"))
+    assert walkthrough.title == "Cross-attention, step by step: a b → c d e"
 
 
 def test_the_whole_layer_is_the_formula_of_a_transformer_layer() -> None:
