@@ -285,6 +285,57 @@ def test_text_speaks_of_the_package_alone() -> None:
     assert_none(wrong)
 
 
+# There, or not the same, on Linux alone, on Unix alone, or everywhere but on Windows.
+MODULES_OF_ONE_SYSTEM = {
+    *("fcntl", "grp", "msvcrt", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty", "winreg")
+}
+NAMES_OF_ONE_SYSTEM = {
+    "os": "O_DIRECT O_DIRECTORY O_NOFOLLOW chown fork forkpty geteuid getloadavg getpgid getpgrp getuid killpg "
+    "mkfifo nice posix_fadvise posix_fallocate pread pwrite sched_getaffinity sched_setaffinity sendfile setpgid "
+    "setsid startfile statvfs sync sysconf uname wait4 waitpid",
+    "signal": "SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGTSTP SIGUSR1 SIGUSR2 alarm pause "
+    "setitimer sigwait",
+    "time": "CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_MONOTONIC_RAW clock_gettime",
+}
+GUARDS = ("sys.platform", "os.name", "platform.system", "hasattr", "getattr")
+
+
+def guarded(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether a node lies in a try that expects it to fail, or under a question about the system."""
+    while node in parents:
+        node, child = parents[node], node
+        if isinstance(node, ast.Try) and node.handlers and child in node.body:
+            return True
+        if isinstance(node, ast.If | ast.IfExp | ast.BoolOp) and any(guard in ast.unparse(node) for guard in GUARDS):
+            return True
+    return False
+
+
+def of_one_system(node: ast.AST) -> bool:
+    match node:
+        case ast.Import(names=names):
+            return any(alias.name.split(".")[0] in MODULES_OF_ONE_SYSTEM for alias in names)
+        case ast.ImportFrom(module=str(module), names=names, level=0):
+            return module in MODULES_OF_ONE_SYSTEM or any(
+                alias.name in NAMES_OF_ONE_SYSTEM.get(module, "").split() for alias in names
+            )
+        case ast.Attribute(value=ast.Name(id=module), attr=name):
+            return name in NAMES_OF_ONE_SYSTEM.get(module, "").split()
+        case ast.Constant(value=str(text)):
+            return text.startswith(("/proc/", "/sys/", "/dev/"))
+        case _:
+            return False
+
+
+def test_nothing_needs_one_operating_system() -> None:
+    wrong: list[str] = []
+    for path in sources():
+        if of_one := [node for node in nodes(path) if of_one_system(node)]:
+            parents = {child: node for node in nodes(path) for child in ast.iter_child_nodes(node)}
+            wrong += [location_of(path, node) for node in of_one if not guarded(node, parents)]  # pyright: ignore[reportArgumentType]
+    assert_none(wrong)
+
+
 TASK_NAMES = {"translate", "fill-mask", "classify", "text-generation"}
 
 

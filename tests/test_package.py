@@ -23,75 +23,86 @@ from attent.ops import native
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "attent"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-# There, or not the same, on Linux alone, on Unix alone, or everywhere but on Windows.
-MODULES_OF_ONE_SYSTEM = {
-    *("fcntl", "grp", "msvcrt", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty", "winreg")
+
+# A part of each slot, whose file is all there is of it.
+NEW_PARTS = {
+    "scores": ("Score", "def forward(self, query, key): return query @ key.transpose(-2, -1)"),
+    "normalizers": ("Normalizer", "def normalize(self, scores): return scores.softmax(-1)"),
+    "masks": ("Mask", "def allowed(self, pairs): return pairs.query_index[:, None] + pairs.key_index >= 0"),
+    "positions": ("Position", "rotates = True\n    def rotate(self, features, positions): return features"),
+    "weightings": ("Weighting", "def factors(self, pairs): return pairs.key_index.new_ones(1).float()"),
 }
-NAMES_OF_ONE_SYSTEM = {
-    module: set(names.split())
-    for module, names in {
-        "os": "O_DIRECT O_DIRECTORY O_NOFOLLOW chown fork forkpty geteuid getloadavg getpgid getpgrp getuid killpg "
-        "mkfifo nice posix_fadvise posix_fallocate pread pwrite sched_getaffinity sched_setaffinity sendfile setpgid "
-        "setsid startfile statvfs sync sysconf uname wait4 waitpid",
-        "signal": "SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGTSTP SIGUSR1 SIGUSR2 alarm pause "
-        "setitimer sigwait",
-        "time": "CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_MONOTONIC_RAW clock_gettime",
-    }.items()
-}
-GUARDS = ("sys.platform", "os.name", "platform.system", "hasattr", "getattr")
+# Importing does no work; an old PyTorch is said in one line; folders are reached from the root, and what single uses
+# need is not imported for others; new parts are found.
+NEW_PROCESS = """
+import attent, sys
+assert not [name for name in sys.modules if name.startswith("attent.")]
+attent.errors.ShapeError
+assert not {"torch", "numpy"} & set(sys.modules)
+
+import torch
+version, torch.__version__ = torch.__version__, "2.4.0"
+for code in ("import attent; attent.attend", "import attent.models.build", "from attent.attention import masks"):
+    try:
+        exec(code)
+    except ImportError as error:
+        print(type(error).__name__, error)
+from attent.cli.app import run
+print(run(["describe", "."]))
+torch.__version__ = version
+
+attent.attention, attent.models
+import attent.benchmark.report, attent.tasks.evaluation, attent.tasks.loading, attent.tasks.recipe
+assert not {"babel", "sacrebleu", "sentencepiece", "torch._dynamo"} & set(sys.modules)
+
+from attent.attention import choices, masks, normalizers, positions, scores, weightings
+from attent.attention.masks import NewMasks
+from attent.attention.weightings import NewWeightings
+for name in ("masks", "normalizers", "positions", "scores", "weightings"):
+    assert "New" + name.title() in dir(globals()[name])
+query = torch.randn(1, 2, 3, 4)
+names = {"score": "new_scores", "normalizer": "new_normalizers", "mask": "new_masks", "position": "new_positions"}
+context = attent.attend(query, query, query, weighting=NewWeightings(), **names)
+torch.testing.assert_close(context, attent.attend(query, query, query, score="dot"))
+"""
 
 
-def python(code: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_a_new_process_with_new_parts_and_an_old_torch(tmp_path: Path) -> None:
+    (tmp_path / "attent").mkdir()
+    for path in PACKAGE.iterdir():
+        if path.name != "attention":
+            (tmp_path / "attent" / path.name).symlink_to(path)
+    # with what Python has compiled
+    shutil.copytree(PACKAGE / "attention", tmp_path / "attent" / "attention")
+    for slot, (base, body) in NEW_PARTS.items():
+        lines = f"from attent.attention.base import {base}\n\n\nclass New{slot.title()}({base}):\n    {body}\n"
+        (tmp_path / "attent" / "attention" / slot / f"new_{slot}.py").write_text(lines, encoding="utf-8")
+    command, environment = [sys.executable, "-c", NEW_PROCESS], os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    says = "attent needs torch 2.11 or newer, got 2.4.0: pip install --upgrade 'torch>=2.11'"
+    assert done.stderr == f"attent: {says}\n"
+    assert done.stdout.splitlines() == [*[f"VersionError {says}"] * 3, "2"]
+    assert done.returncode == 0
 
 
-def test_importing_does_no_work() -> None:
-    python(
-        "import attent, sys; assert not [name for name in sys.modules if name.startswith('attent.')]; attent.errors."
-        "ShapeError; assert not {'torch', 'numpy'} & set(sys.modules)"
-    )
-
-
-def test_the_rooms_are_reached_from_the_root_and_single_uses_import_their_libraries() -> None:
-    modules = "attent.tasks.loading, attent.tasks.recipe, attent.tasks.evaluation, attent.benchmark.report"
-    python(
-        f"import attent; attent.attention; attent.models; import sys, {modules}; "
-        "assert not {'babel', 'sacrebleu', 'sentencepiece', 'torch._dynamo'} & set(sys.modules)"
-    )
-
-
-@pytest.mark.parametrize("name", attent.__all__)
-def test_every_public_name_is_there(name: str) -> None:
-    assert getattr(attent, name) is not None
-    assert name in dir(attent)
-
-
-def test_nothing_else_is_listed() -> None:
+def test_the_public_names_are_listed_and_no_others() -> None:
     assert {name for name in dir(attent) if not name.startswith("__")} == {*attent.__all__} - {"__version__"}
-
-
-def test_version_is_the_installed_one() -> None:
-    assert attent.__version__ == importlib.metadata.version("attent")
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert all(getattr(attent, name) is not None for name in attent.__all__)
+    assert attent.__version__ == importlib.metadata.version("attent") == PROJECT["version"]
     with pytest.raises(AttributeError, match="'atend'"):
         _ = attent.atend
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    stated = dict(re.findall(r'^(version|license): "?([^"\n]+)"?$', citation, re.MULTILINE))
+    assert stated == {"version": PROJECT["version"], "license": PROJECT["license"]}
 
 
 def test_type_checkers_see_the_same_names() -> None:
     body = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8")).body
-    checker_block = next(
-        node for node in body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    )
-    homes = {
-        alias.name: node.module
-        for node in checker_block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+    (checked,) = (node for node in body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: node.module for node in imports for alias in node.names}
     assert homes == {**attent._HOMES, **dict.fromkeys(attent._MODULES, "attent")}
     assert {*homes, "__version__"} == set(attent.__all__)
 
@@ -102,74 +113,12 @@ def test_the_installed_command_helps() -> None:
     assert b"translate" in subprocess.run([command, "--help"], capture_output=True, check=True).stdout
 
 
-def guarded(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Whether a node lies in a try that expects it to fail, or under a question about the system."""
-    while node in parents:
-        node, child = parents[node], node
-        if isinstance(node, ast.Try) and node.handlers and child in node.body:
-            return True
-        if isinstance(node, ast.If | ast.IfExp | ast.BoolOp) and any(guard in ast.unparse(node) for guard in GUARDS):
-            return True
-    return False
-
-
-def of_one_system(node: ast.AST) -> bool:
-    match node:
-        case ast.Import(names=names):
-            return any(alias.name.split(".")[0] in MODULES_OF_ONE_SYSTEM for alias in names)
-        case ast.ImportFrom(module=str(module), names=names, level=0):
-            return module in MODULES_OF_ONE_SYSTEM or any(
-                alias.name in NAMES_OF_ONE_SYSTEM.get(module, ()) for alias in names
-            )
-        case ast.Attribute(value=ast.Name(id=module), attr=name):
-            return name in NAMES_OF_ONE_SYSTEM.get(module, ())
-        case ast.Constant(value=str(text)):
-            return text.startswith(("/proc/", "/sys/", "/dev/"))
-        case _:
-            return False
-
-
-def unguarded(source: str) -> list[int]:
-    module = ast.parse(source)
-    if not (nodes := [node for node in ast.walk(module) if of_one_system(node)]):
-        return []
-    parents = {child: node for node in ast.walk(module) for child in ast.iter_child_nodes(node)}
-    return [getattr(node, "lineno", 0) for node in nodes if not guarded(node, parents)]
-
-
-def test_nothing_needs_one_operating_system() -> None:
-    values = {
-        path.relative_to(ROOT).as_posix(): unguarded(path.read_text(encoding="utf-8"))
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
-    assert {name: lines for name, lines in values.items() if lines} == {}
-
-
-@pytest.mark.parametrize(
-    ("source", "lines"),
-    [
-        ("import fcntl", [1]),
-        ("from os import fork", [1]),
-        ("import os\nos.getuid()", [2]),
-        ("try:\n    import fcntl\nexcept ImportError:\n    fcntl = None", []),
-        ("import os, sys\nif sys.platform == 'linux':\n    os.sync()", []),
-        ("open('/proc/meminfo')", [1]),
-    ],
-)
-def test_what_needs_one_operating_system_is_recognised(source: str, lines: list[int]) -> None:
-    assert unguarded(source) == lines
-
-
 def test_every_extra_that_is_asked_for_is_there() -> None:
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-    requests = {
-        name
-        for file in PACKAGE.rglob("*.py")
-        for name in re.findall(r"attent\[([a-z]\w*)\]", file.read_text(encoding="utf-8"))
-    }
+    texts = [file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")]
+    requests = {name for text in texts for name in re.findall(r"attent\[([a-z]\w*)\]", text)}
     requests |= set(re.findall(r"\| `\[(\w+)\]` \|", page))
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert requests == extras.keys() - {"dev"}
+    assert requests == PROJECT["optional-dependencies"].keys() - {"dev"}
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="there is no release yet that pip could find")
@@ -185,10 +134,10 @@ def built(copy: Path, **environment: str) -> set[str]:
         shutil.copy(ROOT / name, copy)
     shutil.copytree(PACKAGE, copy / "src" / "attent", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     # An isolated build would fetch setuptools; where it is installed already, nothing need be fetched.
-    setuptools_version = (
+    recent = (
         importlib.util.find_spec("setuptools") and int(importlib.metadata.version("setuptools").split(".")[0]) >= 77
     )
-    command = [sys.executable, "-m", "build", "--wheel", *(["--no-isolation"] if setuptools_version else []), str(copy)]
+    command = [sys.executable, "-m", "build", "--wheel", *(["--no-isolation"] if recent else []), str(copy)]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("COV_")}
     done = subprocess.run(command, env=inherited | environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -203,9 +152,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return built(tmp_path_factory.mktemp("attent"), CC="false", CXX="false", LDSHARED="false", LDCXXSHARED="false")
 
 
-def test_without_a_compiler_there_is_a_wheel_all_the_same(wheel: set[str]) -> None:
-    assert "attent/ops/csrc/tanh_score.cpp" in wheel
-    assert not [name for name in wheel if name.endswith((".so", ".pyd"))]
+def test_a_wheel_holds_every_file_and_is_built_without_a_compiler_too(wheel: set[str]) -> None:
+    files = {
+        path.relative_to(PACKAGE.parent).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyd")
+    }
+    assert {"attent/py.typed", "attent/ops/csrc/tanh_score.cpp"} < files
+    assert {name for name in wheel if ".dist-info/" not in name} == files
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel)
 
 
 @pytest.mark.slow
@@ -224,28 +179,3 @@ def test_the_compiled_library_serves_every_python(tmp_path: Path) -> None:
     assert not re.findall(rb"Py[A-Z_]\w+", content)
     repeated = ctypes.CDLL(spec.origin)
     assert all(hasattr(repeated, name) for name in native.SIGNATURES)
-
-
-def test_the_citation_is_of_this_version() -> None:
-    stated = dict(
-        re.findall(
-            r'^(version|license): "?([^"\n]+)"?$', (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
-        )
-    )
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert stated == {"version": project["version"], "license": project["license"]}
-
-
-def test_the_wheel_holds_every_file_of_the_package(wheel: set[str]) -> None:
-    files = {
-        path.relative_to(PACKAGE.parent).as_posix()
-        for path in PACKAGE.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyd")
-    }
-    assert "attent/py.typed" in files
-    assert files - wheel == set()
-
-
-def test_the_wheel_holds_the_licence_and_nothing_else(wheel: set[str]) -> None:
-    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel)
-    assert {name.split("/")[0] for name in wheel if ".dist-info/" not in name} == {"attent"}

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import subprocess
-import sys
+import importlib.metadata
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from attent.errors import AttentError, VersionError
+from attent.installation import examine
 from attent.requirements import OLDEST, check_version, is_older
 
 ROOT = Path(__file__).parents[1]
@@ -41,26 +41,6 @@ def test_an_old_version_is_one_clear_line() -> None:
     assert issubclass(VersionError, ImportError) and issubclass(VersionError, AttentError)
 
 
-OLD_TORCH = """
-import torch
-torch.__version__ = "2.4.0"
-for code in ("import attent; attent.attend", "import attent.models.build", "from attent.attention import masks"):
-    try:
-        exec(code)
-    except ImportError as error:
-        print(type(error).__name__, error)
-from attent.cli.app import run
-print(run(["describe", "."]))
-"""
-
-
-def test_an_old_torch_is_told_of_at_import_and_by_the_command_in_one_line() -> None:
-    done = subprocess.run([sys.executable, "-c", OLD_TORCH], capture_output=True, text=True, check=False)
-    says = "attent needs torch 2.11 or newer, got 2.4.0: pip install --upgrade 'torch>=2.11'"
-    assert done.stdout.splitlines() == [*[f"VersionError {says}"] * 3, "2"]
-    assert done.stderr == f"attent: {says}\n"
-
-
 def test_old_transformers_are_told_of_where_they_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers", reason="integrations need transformers")
     from attent.integrations.transformers import register
@@ -70,3 +50,24 @@ def test_old_transformers_are_told_of_where_they_are_used(tmp_path: Path, monkey
     for use in (register, lambda: pretrained.load(tmp_path)):
         with pytest.raises(VersionError, match=r"^attent needs transformers 5\.0 or newer, got 4\.57\.1"):
             use()
+
+
+def test_what_is_not_installed_or_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        "torch>=99.1",
+        "nowhere-to-be-had>=1.2",
+        'numpy>=1; extra == "plot"',
+        'attent[plot]; extra == "explore"',
+        'numpy>=1; platform_system != "Windows" and extra == "explore"',
+        'nothing-like-it>=3; extra == "onnx"',
+        'attent[explore,onnx]; extra == "serve"',
+        "x; extra == 'dev'",
+    ]
+    monkeypatch.setattr(importlib.metadata, "requires", lambda package: lines)
+    findings = examine()
+    assert findings.lines[1].endswith(", nowhere-to-be-had missing")
+    assert findings.lines[2].split(maxsplit=1) == ["extras", "explore, plot"]
+    assert findings.lines[3].split(maxsplit=3)[:3] == ["missing", "onnx,", "serve"]
+    too_old, missing = findings.problems
+    assert too_old.startswith("torch 2") and too_old.endswith(" is too old: pip install --upgrade 'torch>=99.1'")
+    assert missing == "nowhere-to-be-had is not installed: pip install --upgrade 'nowhere-to-be-had>=1.2'"
