@@ -39,27 +39,21 @@ def test_auto_is_a_gpu_where_there_is_one(machine: Machine) -> None:
     assert device_of() == torch.device("cpu")
 
 
-def test_a_name_is_the_device_of_that_name(machine: Machine) -> None:
+def test_a_name_is_the_device_of_that_name_and_a_device_is_taken_as_it_is(machine: Machine) -> None:
+    machine()
+    assert device_of(torch.device("meta")) == torch.device("meta")
     machine(2, mps=True)
     for name in ("cpu", "cuda", "cuda:0", "cuda:1", "mps"):
         assert device_of(name) == torch.device(name)
     assert devices() == ["cpu", "cuda:0", "cuda:1", "mps"]
 
 
-def test_a_device_is_taken_as_it_is(machine: Machine) -> None:
-    """Whoever has made one knows what it is."""
-    machine()
-    assert device_of(torch.device("meta")) == torch.device("meta")
-
-
-@pytest.mark.parametrize(
-    "name", ["gpu", "cuda:", "cuda:one", "cpu:0", "CUDA", "", "auto:1", "mps:1", "cuda:-1", "meta"]
-)
-def test_an_unknown_name_is_refused_with_those_that_are_known(machine: Machine, name: str) -> None:
+def test_an_unknown_name_is_refused_with_those_that_are_known(machine: Machine) -> None:
     machine(1)
-    for use in (device_of, check_name):
-        with pytest.raises(UnknownNameError, match=r"unknown device .*known: auto, cpu, cuda, cuda:0, mps"):
-            use(name)
+    for name in ("gpu", "cuda:", "cuda:one", "cpu:0", "CUDA", "", "auto:1", "mps:1", "cuda:-1", "meta"):
+        for use in (device_of, check_name):
+            with pytest.raises(UnknownNameError, match=r"unknown device .*known: auto, cpu, cuda, cuda:0, mps"):
+                use(name)
 
 
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(machine: Machine) -> None:

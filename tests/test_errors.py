@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pickle
 import re
 
@@ -14,52 +15,33 @@ CLASSES = [
 ]
 
 
-def example(kind: type[errors.AttentError]) -> errors.AttentError:
-    return (
-        kind("score", "aditive", ["dot", "additive"]) if kind is errors.UnknownNameError else kind("expected 3, got 5")
-    )
+def made(kind: type[errors.AttentError], message: str, name: str, known: list[str]) -> errors.AttentError:
+    return kind("score", name, known) if kind is errors.UnknownNameError else kind(message)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_error_survives_pickling(kind: type[errors.AttentError]) -> None:
+def test_errors_survive_pickling_and_are_no_longer_than_a_screen(kind: type[errors.AttentError]) -> None:
     """Worker processes hand their errors over pickled."""
-    error = example(kind)
+    error = made(kind, "expected 3, got 5", "aditive", ["dot", "additive"])
     reread = pickle.loads(pickle.dumps(error))
     assert type(reread) is kind
-    assert str(reread) == str(error)
-    assert vars(reread) == vars(error)
-
-
-@pytest.mark.parametrize("kind", [errors.ArgumentError, errors.DataError])
-def test_a_wrong_value_is_a_value_error_too(kind: type[errors.AttentError]) -> None:
-    assert issubclass(kind, ValueError)
-
-
-@pytest.mark.parametrize("kind", [errors.ImplementationError, errors.StaleMapError, errors.RunError])
-def test_other_errors_are_no_value_errors(kind: type[errors.AttentError]) -> None:
-    assert not issubclass(kind, ValueError)
-
-
-def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
-    error = example(errors.UnknownNameError)
-    assert str(error) == "unknown score 'aditive'; did you mean 'additive'? (known: additive, dot)"
-
-
-def test_an_unknown_name_far_from_all_has_no_nearest() -> None:
-    assert str(errors.UnknownNameError("score", "xyz", ["dot"])) == "unknown score 'xyz' (known: dot)"
-
-
-@pytest.mark.parametrize("kind", CLASSES)
-def test_no_message_is_longer_than_a_screen(kind: type[errors.AttentError]) -> None:
-    names = (
-        ["score", "a" * 10**5, ["b" * 10**5] * 3]
-        if kind is errors.UnknownNameError
-        else [f"begin {'a' * 10**5} remedy"]
-    )
-    message = str(kind(*names))
+    assert (str(reread), vars(reread)) == (str(error), vars(error))
+    message = str(made(kind, f"begin {'a' * 10**5} remedy", "a" * 10**5, ["b" * 10**5] * 3))
     assert len(message) == errors.MAX_MESSAGE
-    assert message.startswith("unknown score 'a" if kind is errors.UnknownNameError else "begin a")
-    assert message.endswith("b)" if kind is errors.UnknownNameError else "a remedy")
+    assert message.startswith(("unknown score 'a", "begin a"))
+    assert message.endswith(("b)", "a remedy"))
+
+
+def test_a_wrong_value_is_a_value_error_and_others_are_none() -> None:
+    assert issubclass(errors.ArgumentError, ValueError) and issubclass(errors.DataError, ValueError)
+    for kind in (errors.ImplementationError, errors.StaleMapError, errors.RunError):
+        assert not issubclass(kind, ValueError)
+
+
+def test_an_unknown_name_lists_the_known_and_the_nearest_if_any() -> None:
+    near, far = (errors.UnknownNameError("score", name, ["dot", "additive"]) for name in ("aditive", "xyz"))
+    assert str(near) == "unknown score 'aditive'; did you mean 'additive'? (known: additive, dot)"
+    assert str(far) == "unknown score 'xyz' (known: additive, dot)"
 
 
 @pytest.mark.parametrize(
@@ -71,9 +53,26 @@ def test_a_value_is_shown_in_a_line(value: object) -> None:
     assert "\n" not in displayed
 
 
-@pytest.mark.parametrize("value", [1.5, "x", None, (1, 2), [3], {"a": True}, torch.tensor([1, 2])])
-def test_a_small_value_is_shown_whole(value: object) -> None:
-    assert errors.brief(value) == repr(value)
+def test_a_small_value_is_shown_as_it_is() -> None:
+    for value in (1.5, "x", None, (1, 2), [3], {"a": True}, torch.tensor([1, 2])):
+        assert errors.brief(value) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "displayed"),
+    [
+        ("\x1b]0;owned\x07", r"\u001b]0;owned\u0007"),
+        ("\x9b31m", r"\u009b31m"),
+        ("a\rb\x7f\x00", r"a\u000db\u007f\u0000"),
+        ("a\tb\nc", "a\tb\nc"),
+        ("naïve ␛ 日本 👩\u200d🔬", "naïve ␛ 日本 👩\u200d🔬"),
+    ],
+)
+def test_characters_that_a_terminal_would_obey_are_escaped(text: str, displayed: str) -> None:
+    assert errors.printable(text) == displayed
+    # JSON stays the same JSON
+    value = {"a": f"{text}\\u001b"}
+    assert json.loads(errors.printable(json.dumps(value, ensure_ascii=False))) == value
 
 
 def test_the_docstring_draws_the_tree() -> None:

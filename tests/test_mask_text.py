@@ -35,11 +35,7 @@ def test_masks_of_numbers_for_each_key() -> None:
         ("window", ArgumentError, "^mask window needs numbers: window:2 or window:4,0$"),
         ("window:1,2,3", ArgumentError, "needs numbers: window:2 or window:4,0"),
         ("causal:1", ArgumentError, "^mask causal takes no numbers, got 'causal:1'$"),
-        (
-            "window:x",
-            ArgumentError,
-            "^mask window takes only numbers, such as window:2 or window:4,0, got 'window:x'$",
-        ),
+        ("window:x", ArgumentError, "^mask window takes only numbers, such as window:2 or window:4,0, got 'window:x'$"),
         ("blocks", ArgumentError, r"attent\.walk\(TEXT, mask=Blocks\("),
         ("window:-1", ArgumentError, "a mask must look like causal, window:2"),
         ("", ArgumentError, "a mask must look like causal, window:2"),

@@ -13,23 +13,10 @@ from attent.requirements import OLDEST, check_version, is_older
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize(
-    ("version", "oldest", "expected"),
-    [
-        ("2.4.0+cpu", "2.11", True),
-        ("2.11", "2.11", False),
-        ("2.11.0a0+git1", "2.11", False),
-        ("3.0", "2.11", False),
-        ("4.57.1", "5.0", True),
-        ("5.0.0rc1", "5.0", False),
-        ("unknown", "2.11", False),
-    ],
-)
-def test_versions_are_compared_as_numbers(version: str, oldest: str, *, expected: bool) -> None:
-    assert is_older(version, oldest) is expected
-
-
-def test_the_oldest_versions_are_those_of_the_package() -> None:
+def test_versions_are_compared_as_numbers_with_those_of_the_package() -> None:
+    assert is_older("2.4.0+cpu", "2.11") and is_older("4.57.1", "5.0")
+    for version in ("2.11", "2.11.0a0+git1", "3.0", "unknown"):
+        assert not is_older(version, "2.11")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     required = {*project["dependencies"], *project["optional-dependencies"]["transformers"]}
     assert {f"{package}>={version}" for package, version in OLDEST.items()} <= required
