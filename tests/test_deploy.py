@@ -9,8 +9,6 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -79,8 +77,8 @@ def test_the_compose_file_starts_it_so_too() -> None:
     assert service["command"][service["command"].index("--trusted-proxy") + 1] == network["gateway"]
 
 
-@contextmanager
-def health(status: int) -> Iterator[int]:
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_the_health_check_tells_a_healthy_server(status: int, code: int) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status if self.path == "/health" else 404)
@@ -89,25 +87,17 @@ def health(status: int) -> Iterator[int]:
         def log_message(self, format: str, *values: object) -> None:
             """Write no log."""
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
-
-
-@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
-def test_the_health_check_tells_a_healthy_server(status: int, code: int) -> None:
     (check,) = arguments_of("HEALTHCHECK")
     interpreter, *words = json.loads(check.partition("CMD ")[2])
     assert interpreter == "python" and f":{ServerSettings.port}/" in words[-1]
-    with health(status) as port:
-        words[-1] = words[-1].replace(f":{ServerSettings.port}/", f":{port}/")
-        assert (
-            subprocess.run([sys.executable, "-S", *words], capture_output=True, check=False, timeout=60).returncode
-            == code
-        )
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.timeout = 60
+        words[-1] = words[-1].replace(f":{ServerSettings.port}/", f":{server.server_port}/")
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        done = subprocess.run([sys.executable, "-S", *words], capture_output=True, check=False, timeout=60)
+        thread.join()
+    assert done.returncode == code
 
 
 def test_the_proxy_asks_the_server() -> None:

@@ -30,17 +30,19 @@ def test_the_page_of_names_is_what_its_script_writes() -> None:
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_headings_and_tables_follow_a_blank_line(page: Path) -> None:
+def test_headings_and_tables_follow_a_blank_line_and_links_lead_somewhere() -> None:
     """Elsewhere a table is shown as text; and a heading beside another one is left of two versions of a page."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    lines = text.splitlines()
-    assert not [
-        line
-        for before, line in itertools.pairwise(lines)
-        if before.strip() and not before.startswith("<!--")
-        if line.startswith("#") or (line.startswith("|") and not before.startswith("|"))
-    ]
+    wrong: list[str] = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+        wrong += [f"{page.name} links to {link}" for link in links if not (page.parent / link).exists()]
+        lines = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE).splitlines()
+        for before, line in itertools.pairwise(lines):
+            begins = line.startswith("#") or (line.startswith("|") and not before.startswith("|"))
+            if begins and before.strip() and not before.startswith("<!--"):
+                wrong.append(f"{page.name}: {line}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_readme_is_a_door() -> None:
@@ -56,31 +58,21 @@ def test_no_page_says_how_to_install_what_is_not_released() -> None:
     assert not [page.name for page in PAGES if re.search(r"pip install '?attent", page.read_text(encoding="utf-8"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / link).exists(), f"{page.name} links to {link}"
-
-
-def test_the_example_of_the_formula_runs() -> None:
-    (example,) = [block for block in blocks("docs/formula.md") if "attent.explain" in block]
+def test_the_examples_of_the_formula_run(capsys: pytest.CaptureFixture[str]) -> None:
+    examples = {
+        fragment: next(block for block in blocks("docs/formula.md") if fragment in block)
+        for fragment in ("attent.explain", "reference.steps", "attend(s, s, s")
+    }
     namespace: dict[str, Any] = {}
-    exec(example, namespace)
+    exec(examples["attent.explain"], namespace)
     assert namespace["context"].shape == (2, 8, 100, 64)
     assert namespace["weights"][0, 3, 5].sum().item() == pytest.approx(1.0, abs=1e-5)
-
-
-def test_the_steps_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = [block for block in blocks("docs/formula.md") if "reference.steps" in block]
-    exec(example, {})
+    capsys.readouterr()
+    exec(examples["reference.steps"], {})
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["products", "scores", "masked", "weights", "output"]
-
-
-def test_softmax_of_s_s_transposed_times_s_is_one_line() -> None:
-    (example,) = [block for block in blocks("docs/formula.md") if "attend(s, s, s" in block]
     s = torch.randn(5, 3)
-    soft, plain = (eval(line, {"attent": attent, "s": s}) for line in example.strip().splitlines())
+    soft, plain = (eval(line, {"attent": attent, "s": s}) for line in examples["attend(s, s, s"].strip().splitlines())
     torch.testing.assert_close(soft, torch.softmax(s @ s.T, -1) @ s)
     torch.testing.assert_close(plain, s @ s.T @ s)
 

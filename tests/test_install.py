@@ -31,9 +31,7 @@ esac
 """
 
 
-def installed(
-    folder: Path, driver: str, *, gpu: bool = False, before: str | None = None
-) -> tuple[list[str], list[str]]:
+def installed(folder: Path, driver: str, *, gpu: bool = False, before: str = "") -> tuple[list[str], list[str]]:
     """The packages that pip was asked for, and what was said."""
     for name in ("scripts", "bin", ".venv/bin"):
         (folder / name).mkdir(parents=True)
@@ -42,28 +40,19 @@ def installed(
     for name in (".venv/bin/python", *(["bin/nvidia-smi"] if gpu else [])):
         (folder / name).write_text(PYTHON, encoding="utf-8")
         (folder / name).chmod(0o755)
-    if before is not None:
+    if before:
         (folder / "installed").write_text(f"{before}\n", encoding="utf-8")
-    environment = os.environ | {"FOUND": driver, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
-    done = subprocess.run(
-        [folder / "scripts" / "install", "plot"], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    requests = [
-        line.split()[-1]
-        for line in (folder / "asked").read_text(encoding="utf-8").splitlines()
-        if "pip install" in line
-    ]
-    return requests, done.stdout.splitlines()
+    command, environment = [folder / "scripts" / "install", "plot"], os.environ | {"FOUND": driver}
+    environment["PATH"] = f"{folder / 'bin'}:/usr/bin:/bin"
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    asked = (folder / "asked").read_text(encoding="utf-8").splitlines()
+    return [line.split()[-1] for line in asked if "pip install" in line], done.stdout.splitlines()
 
 
-no_gpu = pytest.mark.skipif(
+@pytest.mark.skipif(
     any(Path("/dev").glob("nvidia*")) or shutil.which("nvidia-smi") is not None, reason="there is a GPU here"
 )
-
-
-@no_gpu
 @pytest.mark.parametrize(
     ("actual", "requests", "message"),
     [
@@ -80,17 +69,14 @@ def test_without_a_gpu_a_build_for_cpus_is_taken_where_there_is_one(
     assert message in lines
 
 
-def test_with_a_gpu_it_is_the_build_of_the_package_index(tmp_path: Path) -> None:
-    packages, lines = installed(tmp_path, "in the index", gpu=True)
+def test_the_build_of_the_index_is_taken_for_a_gpu_and_one_that_is_there_stays(tmp_path: Path) -> None:
+    packages, lines = installed(tmp_path / "gpu", "in the index", gpu=True)
     assert packages == ["torch", ".[plot]"]
     assert "PyTorch 2.5.1: the build of the package index" in lines
-
-
-@pytest.mark.parametrize("before", ["2.5.1", "2.5.1+cu124"])
-def test_a_build_that_is_there_already_stays(tmp_path: Path, before: str) -> None:
-    packages, lines = installed(tmp_path, "in the index", before=before)
-    assert packages == [".[plot]"]
-    assert f"PyTorch {before}: was there already" in lines
+    for before in ("2.5.1", "2.5.1+cu124"):
+        packages, lines = installed(tmp_path / before, "in the index", before=before)
+        assert packages == [".[plot]"]
+        assert f"PyTorch {before}: was there already" in lines
 
 
 def test_the_readme_installs_by_two_commands() -> None:

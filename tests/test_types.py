@@ -24,36 +24,27 @@ FITTING = {
 }
 
 
-@pytest.mark.parametrize("name", FITTING)
-def test_each_type_takes_its_shape_and_kind_of_number_alone(name: str) -> None:
-    kind, tensor = getattr(types, name), FITTING[name]
-    assert isinstance(tensor, kind)
-    assert not isinstance(tensor.unsqueeze(0), kind)
-    assert not isinstance(tensor.to(torch.complex64), kind)
+def test_each_type_takes_its_shape_and_kind_of_number_alone() -> None:
+    assert set(FITTING) == {name for name, kind in vars(types).items() if hasattr(kind, "dim_str")}
+    for name, tensor in FITTING.items():
+        kind = getattr(types, name)
+        assert isinstance(tensor, kind), name
+        assert not isinstance(tensor.unsqueeze(0), kind), name
+        assert not isinstance(tensor.to(torch.complex64), kind), name
 
 
-def test_every_type_is_tested() -> None:
-    drawn = {name for name, value in vars(types).items() if isinstance(value, type) and hasattr(value, "dim_str")}
-    assert set(FITTING) == drawn
+@jaxtyping.jaxtyped(typechecker=None)
+def agree(first: Tensor, first_type: str, second: Tensor, second_type: str) -> bool:
+    return isinstance(first, getattr(types, first_type)) and isinstance(second, getattr(types, second_type))
 
 
-def test_one_letter_is_one_length() -> None:
-    @jaxtyping.jaxtyped(typechecker=None)
-    def agree(query: Tensor, contexts: Tensor) -> bool:
-        return isinstance(query, types.Queries) and isinstance(contexts, types.Contexts)
-
-    assert agree(FITTING["Queries"], FITTING["Contexts"])
-    assert not agree(FITTING["Queries"], FITTING["Contexts"][:, :, :3])
-
-
-def test_a_mask_may_leave_lengths_to_broadcasting() -> None:
-    @jaxtyping.jaxtyped(typechecker=None)
-    def agree(scores: Tensor, allowed: Tensor) -> bool:
-        return isinstance(scores, types.Scores) and isinstance(allowed, types.Allowed)
-
-    assert agree(FITTING["Scores"], FITTING["Allowed"])
-    assert agree(FITTING["Scores"], torch.ones(1, 3, 5, 1, dtype=torch.bool))
-    assert not agree(FITTING["Scores"], torch.ones(2, 1, 1, 7, dtype=torch.bool))
+def test_one_letter_is_one_length_but_a_mask_may_leave_lengths_to_broadcasting() -> None:
+    queries, contexts, scores = (FITTING[name] for name in ("Queries", "Contexts", "Scores"))
+    assert agree(queries, "Queries", contexts, "Contexts")
+    assert not agree(queries, "Queries", contexts[:, :, :3], "Contexts")
+    assert agree(scores, "Scores", FITTING["Allowed"], "Allowed")
+    assert agree(scores, "Scores", torch.ones(1, 3, 5, 1, dtype=torch.bool), "Allowed")
+    assert not agree(scores, "Scores", torch.ones(2, 1, 1, 7, dtype=torch.bool), "Allowed")
 
 
 def test_the_suite_checks_shapes_in_signatures() -> None:
