@@ -189,6 +189,7 @@ def test_the_core_is_used_without_any_other_package(results: dict[str, tuple[int
     assert status == 0, err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("transformers") is None, reason="transformers are not installed")
 def test_models_of_transformers_run_by_attend_without_the_packages_of_ours() -> None:
     done = python(USE_TRANSFORMERS, *REQUIRED, "transformers")

@@ -33,6 +33,7 @@ precision = "float32"
 """
 
 
+@pytest.mark.slow
 def test_the_dog_is_happy_and_wags_its_tail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

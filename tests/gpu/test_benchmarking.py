@@ -27,6 +27,7 @@ def test_attention_is_measured_there(gpu: torch.device, score: str, monkeypatch:
     assert report.values()["tables"][0]["rows"][1]["difference"] < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["transformer", "rnn"])
 def test_training_is_measured_there(gpu: torch.device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # packed sequences hold numbers of the CPU's, which a pretended GPU has none of

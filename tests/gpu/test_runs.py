@@ -64,12 +64,14 @@ def test_devices_are_not_mixed_silently(gpu: torch.device) -> None:
 
 MODELS = [
     pytest.param(transformer, {}, id="transformer"),
-    pytest.param(transformer, {"position": "rotary", "norm": "pre"}, id="rotary", marks=pytest.mark.slow),
-    pytest.param(transformer, {"position": "alibi", "score": "additive"}, id="additive", marks=pytest.mark.slow),
-    pytest.param(
-        transformer, {"position": "relative_bias", "normalizer": "entmax15"}, id="entmax", marks=pytest.mark.slow
+    *(
+        pytest.param(transformer, values, id=position, marks=pytest.mark.slow)
+        for position, values in {
+            "rotary": {"position": "rotary", "norm": "pre"},
+            "alibi": {"position": "alibi", "score": "additive", "normalizer": "sparsemax"},
+            "relative": {"position": "relative_bias", "score": "gaussian", "normalizer": "entmax15"},
+        }.items()
     ),
-    pytest.param(transformer, {"score": "gaussian", "normalizer": "sparsemax"}, id="gaussian", marks=pytest.mark.slow),
     pytest.param(rnn, {"attention": "bahdanau"}, id="bahdanau"),
     pytest.param(rnn, {"attention": "luong", "cell": "lstm"}, id="luong", marks=pytest.mark.slow),
     pytest.param(rnn, {"attention": "luong", "local": "p", "local_window": 2}, id="local", marks=pytest.mark.slow),
@@ -78,27 +80,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("make", "values"), MODELS)
-def test_searches_find_the_same(gpu: torch.device, make: Callable[..., Any], values: dict[str, Any]) -> None:
-    on_cpu, on_gpu = make_translators(make(**values), gpu)
-    searches: list[dict[str, Any]] = [
-        {},
-        {"beam": 3, "n_best": 2, "length_penalty": 1.0},
-        {"sample": True, "n_best": 2, "top_k": 5, "top_p": 0.9},
-        {"beam": 2, "no_repeat_ngram": 2, "minimum_length": 3},
-    ]
-    for values in searches:
-        settings = SearchSettings(maximum_length=6, **values)
-        hypotheses = [item.search(TEXTS, settings, prefixes=["b", "", "", ""]) for item in (on_cpu, on_gpu)]
-        scores = [[hypothesis.score for item in part for hypothesis in item] for part in hypotheses]
-        assert scores[1] == pytest.approx(scores[0], abs=1e-4)
-        # ties of an untrained model are broken by the last digits
-        assert [hypothesis[0].tokens[:1] for hypothesis in hypotheses[1]] == [
-            hypothesis[0].tokens[:1] for hypothesis in hypotheses[0]
-        ]
-
-
-@pytest.mark.parametrize(("make", "values"), MODELS)
-def test_given_translations_have_the_same_scores_and_links(
+def test_searches_scores_and_links_are_the_same(
     gpu: torch.device, make: Callable[..., Any], values: dict[str, Any]
 ) -> None:
     on_cpu, on_gpu = make_translators(make(**values), gpu)
@@ -108,6 +90,20 @@ def test_given_translations_have_the_same_scores_and_links(
     if values.get("attention") != "none":
         tokenizeds = [tokenize_pair(*pair, (TOKENIZER, TOKENIZER), "tokens") for pair in pairs]
         assert align(on_gpu.model, tokenizeds) == align(on_cpu.model, tokenizeds)
+    searches: list[dict[str, Any]] = [
+        {},
+        {"beam": 3, "n_best": 2, "length_penalty": 1.0, "no_repeat_ngram": 2, "minimum_length": 3},
+        {"sample": True, "n_best": 2, "top_k": 5, "top_p": 0.9},
+    ]
+    for search in searches:
+        settings = SearchSettings(maximum_length=6, **search)
+        hypotheses = [item.search(TEXTS, settings, prefixes=["b", "", "", ""]) for item in (on_cpu, on_gpu)]
+        scores = [[hypothesis.score for item in part for hypothesis in item] for part in hypotheses]
+        assert scores[1] == pytest.approx(scores[0], abs=1e-4)
+        # ties of an untrained model are broken by the last digits
+        assert [hypothesis[0].tokens[:1] for hypothesis in hypotheses[1]] == [
+            hypothesis[0].tokens[:1] for hypothesis in hypotheses[0]
+        ]
 
 
 @pytest.mark.parametrize(
