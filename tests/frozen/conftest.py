@@ -276,8 +276,3 @@ def attent(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
         return Done(code, written.out.splitlines(), written.err.splitlines())
 
     return command
-
-
-@pytest.fixture
-def attent_command(attent: Callable[..., Done]) -> Callable[..., Done]:
-    return attent

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import attent
+import attent as package
 from attent.attention import masks, normalizers, positions, scores, weightings
 
 
@@ -62,10 +62,10 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_attend(golden, internals, monkeypatch, name: str) -> None:
     arguments = CALLS[name]()
-    output = attent.attend(QUERY, KEY, VALUE, **arguments)
+    output = package.attend(QUERY, KEY, VALUE, **arguments)
     golden.check(f"{name}: context", output[:, 1], absolute=1e-5)
     internals.without_extension(monkeypatch)
-    golden.check(f"{name}: context", attent.attend(QUERY, KEY, VALUE, **arguments)[:, 1], absolute=1e-5)
+    golden.check(f"{name}: context", package.attend(QUERY, KEY, VALUE, **arguments)[:, 1], absolute=1e-5)
 
 
 # Calls that took slower ways until dense attention capped scores and added biases of offsets; what they compute is
@@ -82,7 +82,7 @@ def test_which_implementation_runs(golden, internals, name: str) -> None:
     for shape, inputs in {"small": (QUERY, KEY, VALUE), "large": (query, key, value)}.items():
         if shape == "large" and name in ("location", "weighting"):
             continue
-        explained = attent.explain(*inputs, **CALLS[name]())
+        explained = package.explain(*inputs, **CALLS[name]())
         if name in TAKEN_BY_DENSE:
             assert explained.chosen == "dense"
             continue
@@ -93,7 +93,7 @@ def test_which_implementation_runs(golden, internals, name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in ("sigmoid", "identity", "weighting")])
 def test_maps(golden, name: str) -> None:
-    _, weights = attent.attend(QUERY, KEY, VALUE, return_map=True, **CALLS[name]())
+    _, weights = package.attend(QUERY, KEY, VALUE, return_map=True, **CALLS[name]())
     values = {
         "argmax": weights.argmax(),
         "entropy": weights.entropy(),
@@ -115,7 +115,7 @@ def test_a_module_of_several_heads(golden) -> None:
         "rotary": {"position": "rotary"},
     }
     for name, options in kinds.items():
-        module = filled(attent.MultiHeadAttention(8, 2, **options)).eval()
+        module = filled(package.MultiHeadAttention(8, 2, **options)).eval()
         golden.check(
             f"module, {name}: parameters", {key: [*tensor.shape] for key, tensor in module.state_dict().items()}
         )
@@ -124,11 +124,11 @@ def test_a_module_of_several_heads(golden) -> None:
 
 def test_a_look_up(golden) -> None:
     majors = {"Ada Quill": "mathematics", "Ben Okafor": "physics", "Chiara Lund": "physics"}
-    golden.check("exact", str(attent.lookup(["Ben Okafor", "Zoe Park"], majors)).split()[:2])
+    golden.check("exact", str(package.lookup(["Ben Okafor", "Zoe Park"], majors)).split()[:2])
     for method in ("nearest", "soft"):
-        golden.check(method, attent.lookup(["Chiara Lunt"], majors, method=method).weights[...])
+        golden.check(method, package.lookup(["Chiara Lunt"], majors, method=method).weights[...])
     golden.check(
-        "numbers", attent.lookup([2.5, 7.0], [1.0, 2.0, 4.0], [10.0, 20.0, 40.0], method="soft", bandwidth=0.8).values
+        "numbers", package.lookup([2.5, 7.0], [1.0, 2.0, 4.0], [10.0, 20.0, 40.0], method="soft", bandwidth=0.8).values
     )
 
 
@@ -136,9 +136,9 @@ def test_kernel_regression(golden) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     x, y = wave(30, 2, step=0.9).double().numpy(), wave(30, step=0.31).double().numpy()
     for kernel in ("gaussian", "epanechnikov", "tricube"):
-        model = attent.AttentionRegressor(0.7, kernel=kernel).fit(x, y)
+        model = package.AttentionRegressor(0.7, kernel=kernel).fit(x, y)
         golden.check(f"regression, {kernel}", [float(number) for number in model.predict(x[:5])])
-    golden.check("rule", [float(number) for number in attent.AttentionRegressor("rule").fit(x, y).bandwidth_])
+    golden.check("rule", [float(number) for number in package.AttentionRegressor("rule").fit(x, y).bandwidth_])
 
 
 def has_all(numbers: list[float], expected: list[float], absolute: float = 0.011) -> bool:
@@ -147,7 +147,7 @@ def has_all(numbers: list[float], expected: list[float], absolute: float = 0.011
     return all(any(abs(number - fragment) <= absolute for number in rest) for fragment in expected)
 
 
-def test_a_walk_through_made_up_numbers(attent_command, golden, monkeypatch) -> None:
+def test_a_walk_through_made_up_numbers(attent, golden, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     for options in (
         (),
@@ -155,7 +155,7 @@ def test_a_walk_through_made_up_numbers(attent_command, golden, monkeypatch) -> 
         ("--heads", "2", "--mask", "causal", "--seed", "3"),
         ("--normalizer", "sparsemax"),
     ):
-        words = " ".join(attent_command("walk", "a b c", *options).out).split()
+        words = " ".join(attent("walk", "a b c", *options).out).split()
         printed = sorted(float(word) for word in words if NUMBER.fullmatch(word))
         # recorded under the option's former name
         name = f"walk {' '.join(options)}".replace("--normalizer", "--normaliser")

@@ -35,10 +35,6 @@ def last_checkpoint(run: Path) -> Path:
     return max((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
 
 
-def last_update(run: Path) -> int:
-    return int(last_checkpoint(run).name)
-
-
 def summary(tensors: dict[str, torch.Tensor]) -> dict[str, list[float]]:
     """Of each tensor the mean, the mean of absolute values, and the last number."""
     return {
@@ -53,29 +49,28 @@ def test_an_old_checkpoint_goes_on(attent, golden, internals, monkeypatch, copie
     if way == "without the extension":
         internals.without_extension(monkeypatch)
     run = copied(name)
-    update = last_update(run)
+    update = int(last_checkpoint(run).name)
     attent("train", "--resume", run, "--updates", update + MORE)
-    assert last_update(run) == update + MORE
+    assert int(last_checkpoint(run).name) == update + MORE
     reached = load_file(last_checkpoint(run) / "model.safetensors")
     golden.check(f"{name}: {MORE} updates later, {way}", summary(reached), **tolerances(tight))
     outcome = json.loads((run / "config.json").read_text(encoding="utf-8"))["training"]["outcome"]
     golden.check(f"{name}: loss {MORE} updates later, {way}", outcome["loss"], **tolerances(tight))
 
 
-@pytest.mark.parametrize("name", GOING_ON)
+@pytest.mark.parametrize("name", ["pairs", "bahdanau", "blanks"])
 def test_in_one_go_or_in_two_bit_for_bit(attent, copied, tmp_path: Path, name: str) -> None:
     whole = copied(name)
-    update = last_update(whole)
+    update = int(last_checkpoint(whole).name)
     attent("train", "--resume", whole, "--updates", update + MORE)
     whole.rename(tmp_path / "whole")
     halves = copied(name)
     for updates in (1, MORE):
         attent("train", "--resume", halves, "--updates", update + updates)
-    left, right_item = (last_checkpoint(run) for run in (tmp_path / "whole", halves))
-    for file in sorted(path.name for path in left.glob("*.safetensors")):
-        first, second = load_file(left / file), load_file(right_item / file)
+    for path in sorted(last_checkpoint(tmp_path / "whole").glob("*.safetensors")):
+        first, second = load_file(path), load_file(last_checkpoint(halves) / path.name)
         assert first.keys() == second.keys()
-        assert all(torch.equal(tensor, second[key]) for key, tensor in first.items()), file
+        assert all(torch.equal(tensor, second[key]) for key, tensor in first.items()), path.name
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -96,35 +91,19 @@ def test_training_begins_as_it_began(attent, golden, internals, frozen_folder: P
         )
 
 
+CHANGES = (
+    "optimizer=adam training.weight_decay=0.1 training.schedule=noam training.learning_rate=1",
+    "accumulate=2 training.clip=0.5 training.schedule=cosine training.averaging=last training.last_every=1",
+    "label_smoothing=0 training.schedule=linear model.norm=post model.position=alibi model.activation=gelu",
+)
+
+
 def test_other_settings_of_training(attent, golden, internals, frozen_folder: Path, tmp_path: Path) -> None:
-    for number, changes in enumerate(
-        (
-            (
-                "training.optimizer=adam",
-                "training.weight_decay=0.1",
-                "training.schedule=noam",
-                "training.learning_rate=1",
-            ),
-            (
-                "training.accumulate=2",
-                "training.clip=0.5",
-                "training.schedule=cosine",
-                "training.averaging=last",
-                "training.last_every=1",
-            ),
-            (
-                "training.label_smoothing=0",
-                "training.schedule=linear",
-                "model.norm=post",
-                "model.position=alibi",
-                "model.activation=gelu",
-            ),
-        )
-    ):
+    for number, changes in enumerate(CHANGES):
         run, tight = tmp_path / str(number), internals.has_extension()
-        options = [word for change in changes for word in ("--set", change)]
+        options = [word for change in f"training.{changes}".split() for word in ("--set", change)]
         attent("train", "--config", "settings/pairs.toml", "--updates", FEW, "--out", run, *options)
-        golden.check(" ".join(changes), summary(weights(run)), **tolerances(tight))
+        golden.check(f"training.{changes}", summary(weights(run)), **tolerances(tight))
 
 
 def test_the_mean_of_checkpoints(attent, golden, copied) -> None:

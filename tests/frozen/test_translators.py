@@ -49,7 +49,12 @@ def pairs(name: str, frozen_folder: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "way", ["as it is", "without the extension", pytest.param("two threads", marks=pytest.mark.slow)]
+    ("name", "way"),
+    [
+        *((name, "as it is") for name in RUNS),
+        *((name, "without the extension") for name in ("pairs", "luong")),
+        pytest.param("pairs", "two threads", marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_written(attent, golden, internals, monkeypatch, sources: Path, name: str, way: str) -> None:
     run, threads = f"runs/{name}", torch.get_num_threads()
