@@ -231,7 +231,7 @@ def test_nothing_is_written_through_a_link(
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(run.parent / target)
     before = everything(run.parent)
-    with pytest.raises(RunError, match="export is a symbolic link" if name == "export" else ""):
+    with pytest.raises(RunError, match="export is a symbolic link" if name == "export" else "."):
         change(run)
     assert everything(run.parent) == before
     assert (photos / "notes.txt").stat().st_mode & 0o777 == 0o600
@@ -291,7 +291,14 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "words",
-    ["classify TEXTS", "classify TEXTS --json", "evaluate", "evaluate --json", "show text", "describe"],
+    [
+        "classify TEXTS --top-k 2",
+        "classify TEXTS --top-k 2 --json",
+        "evaluate",
+        "evaluate --json",
+        "show text",
+        "describe",
+    ],
 )
 def test_labels_with_escapes_are_made_visible(labelled: Path, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     name, *arguments = words.replace("TEXTS", str(labelled)).split(" ")
