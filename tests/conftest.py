@@ -21,12 +21,7 @@ from jaxtyping import install_import_hook
 
 # Modules whose signatures are checked for shapes while tests run. Public functions are not among them: they raise their
 # own errors, and graph compilers cannot trace the checker.
-TYPED = (
-    "attent.layers.embeddings",
-    "attent.models.transformer_layers",
-    "attent.training.loss",
-    "attent.search.search",
-)
+TYPED = ("attent.layers.embeddings", "attent.models.transformer_layers", "attent.training.loss", "attent.search.search")
 install_import_hook(TYPED, "beartype.beartype")
 
 # Triton reads the variable when a kernel is defined, so the kernels are imported before anything imports Triton.
