@@ -185,8 +185,7 @@ def results() -> dict[str, tuple[int, str, str]]:
 @pytest.mark.parametrize("name", ["use", "import"])
 def test_the_core_is_used_without_any_other_package(results: dict[str, tuple[int, str, str]], name: str) -> None:
     assert len(core_modules()) > 100
-    status, _, err = results[name]
-    assert status == 0, err
+    assert results[name][0] == 0, results[name][2]
 
 
 @pytest.mark.slow
@@ -196,22 +195,15 @@ def test_models_of_transformers_run_by_attend_without_the_packages_of_ours() -> 
     assert done.returncode == 0, done.stderr
 
 
-def test_what_is_missing_is_one_line(results: dict[str, tuple[int, str, str]]) -> None:
+def test_missing_packages_are_named_in_one_line(results: dict[str, tuple[int, str, str]]) -> None:
     status, out, err = results["missing"]
     assert status == 0, err
-    assert [re.findall(r": pip install 'attent\[(\w+)\]'", line) for line in out.splitlines()] == [
-        [name] for name in NEEDS.values()
-    ]
-
-
-def test_the_command_says_what_is_missing_in_one_line(results: dict[str, tuple[int, str, str]]) -> None:
+    named = [re.findall(r": pip install 'attent\[(\w+)\]'", line) for line in out.splitlines()]
+    assert named == [[name] for name in NEEDS.values()]
     status, out, err = results["command"]
     assert (status, out, len(err.splitlines())) == (2, "", 1)
     assert err.startswith("attent: the command attent needs typer, ")
     assert err.endswith(": pip install 'attent[cli]'\n")
-
-
-def test_the_doctor_runs_on_the_core(results: dict[str, tuple[int, str, str]]) -> None:
     status, out, err = results["doctor"]
     assert (status, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()][1:4] == ["required", "extras", "missing"]
@@ -225,6 +217,7 @@ def test_a_single_missing_package_is_named() -> None:
 
 def test_extras_are_those_of_the_package() -> None:
     """Each extra that a folder checks lists what pyproject.toml does, and contains what that contains."""
+    assert REQUIRED == ["torch", "numpy"]
     owners = packages_distributions()
     for name, extra in EXTRAS.items():
         required = {re.split(r"[>;]", line)[0].lower() for line in PROJECT["optional-dependencies"][name]}
@@ -233,7 +226,3 @@ def test_extras_are_those_of_the_package() -> None:
         named = {owner.lower().replace("_", "-") for package in extra.packages for owner in owners[package]}
         # asyncio's event loop serves without uvloop
         assert named == {line for line in required if not line.startswith("attent[")} - {"uvloop"}
-
-
-def test_a_plain_installation_is_the_core() -> None:
-    assert REQUIRED == ["torch", "numpy"]

@@ -186,10 +186,8 @@ class Golden:
             if self.indented:
                 self.path.write_text(json.dumps(self.values, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
                 return
-            lines = [
-                f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
-                for name, value in sorted(self.values.items())
-            ]
+            values = sorted(self.values.items())
+            lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in values]
             self.path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
