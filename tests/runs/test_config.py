@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from attent.errors import RunError
 from attent.models.settings import EncoderSettings, TransformerSettings
 from attent.runs.config import FORMAT, RunConfig, read_config, version_of, write_config
 
@@ -24,9 +23,8 @@ def test_what_is_written_is_read(tmp_path: Path, config: RunConfig) -> None:
 def test_a_config_before_there_were_tasks_is_a_translators(tmp_path: Path, form: int) -> None:
     write_config(TRANSLATES, tmp_path)
     file = tmp_path / "config.json"
-    content = {
-        name: value for name, value in json.loads(file.read_text()).items() if name not in ("task", "files", "sizes")
-    }
+    later = ("task", "files", "sizes", "state") if form == 1 else ("task", "files", "sizes")
+    content = {name: value for name, value in json.loads(file.read_text()).items() if name not in later}
     file.write_text(json.dumps(content | {"format": form}))
     assert read_config(tmp_path) == TRANSLATES.model_copy(update={"format": form})
 
@@ -50,19 +48,7 @@ def test_what_does_not_go_together_is_refused(values: dict[str, object], message
         RunConfig.model_validate({"model": {}} | values)
 
 
-def test_a_fault_of_the_whole_is_said_without_an_empty_name(tmp_path: Path) -> None:
-    write_config(TRANSLATES, tmp_path)
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"files": [".."]}))
-    with pytest.raises(RunError, match=r"config\.json is damaged: tokenizers and files must be .*'\.\.'$"):
-        read_config(tmp_path)
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"files": [], "sizes": [0, 3]}))
-    with pytest.raises(RunError, match=r"config\.json is damaged: sizes\.0: input should be .* 1$"):
-        read_config(tmp_path)
-
-
-def test_versions_are_those_installed() -> None:
-    assert version_of("torch").startswith("2.")
+def test_a_package_that_is_missing_has_no_version() -> None:
     assert version_of("no-such-package") == "unknown"
 
 

@@ -1,12 +1,13 @@
 import hashlib
 import json
 import os
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
 
 from attent.errors import RunError
 from attent.models.settings import TransformerSettings
@@ -29,11 +30,9 @@ def make_model(settings: TransformerSettings = SETTINGS) -> Transformer:
     return Transformer(settings, SOURCE.size, TARGET.size).eval()
 
 
-def write(path: Path, *, replace: bool = False, model: Transformer | None = None) -> Transformer:
+def write(path: Path, model: Transformer | None = None, *, replace: bool = False) -> Transformer:
     model = model or make_model()
     with RunWriter(path, replace=replace) as run:
-        run.log({"update": 1, "loss": 2.5})
-        run.log({"update": 2, "loss": 1.5})
         run.finish(RunConfig(model=model.settings, results={"test": {"exact_match": 99.5}}), model, SOURCE, TARGET)
     return model
 
@@ -44,9 +43,10 @@ def tree(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("shared", ["none", "target"])
 def test_what_is_written_is_read(tmp_path: Path, shared: str) -> None:
-    built = write(tmp_path / "run", model=make_model(SETTINGS.model_copy(update={"share_embeddings": shared})))
+    built = write(tmp_path / "run", make_model(SETTINGS.model_copy(update={"share_embeddings": shared})))
     run = read(tmp_path / "run")
     assert not run.model.training
+    assert (run.model.to_logits.weight is run.model.target_embedding.tokens.weight) == (shared == "target")
     assert run.config.model == built.settings
     assert run.config.results == {"test": {"exact_match": 99.5}}
     assert run.source_tokenizer.encode("cab") == SOURCE.encode("cab")
@@ -54,134 +54,81 @@ def test_what_is_written_is_read(tmp_path: Path, shared: str) -> None:
     assert all(torch.equal(value, run.model.state_dict()[name]) for name, value in built.state_dict().items())
 
 
-def test_a_shared_matrix_is_stored_once_and_shared_again(tmp_path: Path) -> None:
-    write(tmp_path / "run")
-    with safe_open(tmp_path / "run" / "model.safetensors", framework="pt") as tensors:
-        assert "to_logits.weight" not in tensors.keys()  # noqa: SIM118 - it is no mapping
-    repeated = read(tmp_path / "run").model
-    assert repeated.to_logits.weight is repeated.target_embedding.tokens.weight
-
-
-def test_the_folder_says_what_made_it(tmp_path: Path) -> None:
-    write(tmp_path / "run")
-    names = "config.json model.safetensors source.tokenizer.json target.tokenizer.json log.jsonl"
-    assert tree(tmp_path / "run") == set(names.split())
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["format"] == FORMAT
-    assert set(config["versions"]) == {"attent", "torch", "python"}
-    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
-    assert [record["loss"] for record in log] == [2.5, 1.5]
-
-
-def test_nothing_is_left_where_a_run_fails(tmp_path: Path) -> None:
+def test_a_run_alone_is_replaced_and_only_when_asked(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), RunWriter(tmp_path / "run"):
         raise KeyboardInterrupt
     assert tree(tmp_path) == set()
-
-
-def test_a_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
     write(tmp_path / "run")
     with pytest.raises(RunError, match="run already exists"):
         RunWriter(tmp_path / "run")
     second = write(tmp_path / "run", replace=True)
     assert torch.equal(read(tmp_path / "run").model.to_logits.weight, second.to_logits.weight)
     assert tree(tmp_path) == {"run"}
-
-
-def test_only_a_run_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "letters.txt").write_text("dear")
+    (tmp_path / "run" / "config.json").unlink()
+    before = tree(tmp_path / "run")
     with pytest.raises(RunError, match="is not a run folder"):
         RunWriter(tmp_path / "run", replace=True)
-    assert (tmp_path / "run" / "letters.txt").read_text() == "dear"
-
-
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    assert tree(tmp_path / "run") == before
     with pytest.raises(RunError, match="cannot be written"):
-        RunWriter(tmp_path / "file" / "run")
+        RunWriter(tmp_path / "run" / "log.jsonl" / "run")
 
 
-DAMAGED_SETTINGS = {
-    "uneven heads": {"heads": 3},
-    "unknown score": {"score": "dott"},
-    "larger than memory": {"width": 10**12},
-    "unknown setting": {"colour": "red"},
-    "other shape": {"feed_forward": 7},
-    "more layers": {"encoder_layers": 2},
-    "no output bias": {"encoder_layers": 1, "share_embeddings": "none"},
+def config(table: str | None = None, **values: object) -> Callable[[Path], object]:
+    """A change of config.json or of one of its tables."""
+
+    def change(run: Path) -> None:
+        content = json.loads((run / "config.json").read_text())
+        (content if table is None else content[table]).update(values)
+        (run / "config.json").write_text(json.dumps(content))
+
+    return change
+
+
+NEWER = FORMAT + 1
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no folder": (shutil.rmtree, "run is not a run folder: there is no such folder"),
+    "bad JSON": (lambda run: (run / "config.json").write_text('{"format": 4'), r"config\.json is damaged: "),
+    "newer": (
+        config(format=NEWER, versions={"attent": "9.9"}),
+        r"config\.json has format 5, written by attent 9\.9; this attent reads up to 4",
+    ),
+    "newer of nobody": (
+        config(format=NEWER, versions=[]),
+        r"config\.json has format 5, written by attent of a newer version",
+    ),
+    "no table": (lambda run: (run / "config.json").write_text("[]"), "damaged: it has no valid format number"),
+    "format of truth": (config(format=True), "damaged: it has no valid format number"),
+    "format 0": (config(format=0), "damaged: it has no valid format number"),
+    "a file outside": (config(files=[".."]), r"config\.json is damaged: tokenizers and files must be .*'\.\.'$"),
+    "no size": (config(sizes=[0, 3]), r"config\.json is damaged: sizes\.0: input should be .* 1$"),
+    "uneven heads": (config("model", heads=3), r"config\.json is damaged: model\S*: heads must divide width = 8"),
+    "unknown score": (config("model", score="dott"), r"config\.json is damaged: model: unknown score .* mean 'dot'"),
+    "larger than memory": (config("model", width=10**12), r"config\.json is damaged: model: "),
+    "unknown setting": (config("model", colour="red"), r"config\.json is damaged: model\.colour: "),
+    "more layers": (
+        config("model", encoder_layers=2),
+        r"model\.safetensors is damaged: encoder\.layers\.1\.\S+ is missing",
+    ),
+    "unknown tokenizer": (
+        config("tokenizers", target="rune"),
+        r"config\.json is damaged: the target tokenizer has the unknown kind 'rune'",
+    ),
+    "no weights": (lambda run: (run / "model.safetensors").unlink(), r"model\.safetensors is missing or damaged: "),
+    "no tokenizer": (
+        lambda run: (run / "source.tokenizer.json").unlink(),
+        r"source\.tokenizer\.json cannot be read",
+    ),
 }
 
 
-def damaged(folder: Path, kind: str) -> None:
-    config, weights = folder / "config.json", folder / "model.safetensors"
-    content = json.loads(config.read_text())
-    match kind:
-        case "no folder":
-            folder.rename(folder.parent / "elsewhere")
-        case "bad JSON":
-            config.write_text(config.read_text()[:-9])
-        case "newer":
-            config.write_text(json.dumps(content | {"format": FORMAT + 1, "versions": {"attent": "9.9"}}))
-        case "newer of nobody":
-            config.write_text(json.dumps(content | {"format": FORMAT + 1, "versions": []}))
-        case "no format":
-            config.write_text("[]")
-        case "format of truth":
-            config.write_text(json.dumps(content | {"format": True}))
-        case _ if kind in DAMAGED_SETTINGS:
-            config.write_text(json.dumps(content | {"model": content["model"] | DAMAGED_SETTINGS[kind]}))
-        case "unknown tokenizer":
-            config.write_text(json.dumps(content | {"tokenizers": {"source": "char", "target": "rune"}}))
-        case "truncated":
-            weights.write_bytes(weights.read_bytes()[:-40])
-        case "no weights":
-            weights.unlink()
-        case "no tokenizer":
-            (folder / "source.tokenizer.json").unlink()
-
-
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("no folder", "run is not a run folder: there is no such folder"),
-        ("bad JSON", r"config\.json is damaged: "),
-        ("newer", r"config\.json has format 5, written by attent 9\.9; this attent reads up to 4"),
-        ("newer of nobody", r"config\.json has format 5, written by attent of a newer version"),
-        ("no format", r"config\.json is damaged: it has no valid format number"),
-        ("format of truth", r"config\.json is damaged: it has no valid format number"),
-        ("uneven heads", r"config\.json is damaged: model\S*: heads must divide width = 8, got 3"),
-        ("unknown score", r"config\.json is damaged: model: unknown score 'dott'; did you mean 'dot'"),
-        ("larger than memory", r"config\.json is damaged: model: "),
-        ("unknown setting", r"config\.json is damaged: model\.colour: "),
-        (
-            "other shape",
-            (
-                r"model\.safetensors is damaged: encoder\.layers\.0\.feed_forward\.widen\.weight must be \(7, 8\), got "
-                r"\(5, 8\)"
-            ),
-        ),
-        ("more layers", r"model\.safetensors is damaged: encoder\.layers\.1\.\S+ is missing"),
-        ("no output bias", r"model\.safetensors is damaged: to_logits\.weight is missing"),
-        ("unknown tokenizer", r"config\.json is damaged: the target tokenizer has the unknown kind 'rune'"),
-        ("truncated", r"model\.safetensors is missing or damaged: "),
-        ("no weights", r"model\.safetensors is missing or damaged: "),
-        ("no tokenizer", r"source\.tokenizer\.json cannot be read"),
-    ],
-)
-def test_damage_is_named_in_one_line(tmp_path: Path, kind: str, message: str) -> None:
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_named_in_one_line(tmp_path: Path, name: str) -> None:
+    damage, message = DAMAGES[name]
     write(tmp_path / "run")
-    damaged(tmp_path / "run", kind)
+    damage(tmp_path / "run")
     with pytest.raises(RunError, match=message) as caught:
         read(tmp_path / "run")
     assert "\n" not in str(caught.value)
-    assert "run" in str(caught.value)
-
-
-def test_a_config_is_read_alone(tmp_path: Path) -> None:
-    write(tmp_path / "run")
-    (tmp_path / "run" / "model.safetensors").unlink()
-    assert read_config(tmp_path / "run").model == SETTINGS
 
 
 def test_a_run_is_there_from_the_beginning_and_says_that_it_is_unfinished(tmp_path: Path) -> None:
@@ -264,22 +211,6 @@ def test_of_two_that_start_at_once_the_second_to_begin_gives_way(tmp_path: Path)
             first.log({"update": 1})
         assert (path / "log.jsonl").read_text() == '{"update": 1}\n'
         assert tree(path.parent) == {"run"}
-
-
-def test_only_a_run_is_gone_on_with(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="is not a run folder"):
-        RunWriter.again(tmp_path)
-    assert tree(tmp_path) == set()
-
-
-def test_a_run_of_the_first_format_is_read(tmp_path: Path) -> None:
-    built = write(tmp_path / "run")
-    config = tmp_path / "run" / "config.json"
-    content = {key: value for key, value in json.loads(config.read_text()).items() if key != "state"}
-    config.write_text(json.dumps(content | {"format": 1}))
-    run = read(tmp_path / "run")
-    assert run.config.state == "finished"
-    assert torch.equal(run.model.to_logits.weight, built.to_logits.weight)
 
 
 def test_weights_that_have_changed_are_known_by_their_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

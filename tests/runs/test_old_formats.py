@@ -54,31 +54,22 @@ def test_a_config_is_read_by_its_former_keys_and_written_by_the_present_ones(old
     assert (written["format"], written["model"]["normalizer"]) == (FORMAT, "sparsemax")
     assert "normaliser" not in written["model"]
     assert read_config(old).model == config.model
-
-
-def test_the_present_format_has_no_former_keys(old: Path) -> None:
-    write_config(read_config(old), old)
+    # the present format has no former keys
     change(old, "model", normaliser="hard")
     with pytest.raises(RunError, match=r"config\.json is damaged: .*normaliser"):
         read_config(old)
 
 
-@pytest.mark.parametrize(
-    ("training", "log"),
-    [
-        ({"tensorboard": True}, "tensorboard"),
-        ({"tensorboard": True, "log": "wandb"}, "wandb"),
-        ({"tensorboard": False}, None),
-    ],
-)
-def test_tensorboard_is_a_log(training: dict[str, object], log: str | None) -> None:
-    result = present_config({"format": 3, "training": training})["training"]
-    assert (result.get("log"), "tensorboard" in result) == (log, False)
-
-
-@pytest.mark.parametrize("content", [{"model": 3, "training": []}, {"model": {"normaliser": 3}}, {}])
-def test_what_is_damaged_is_passed_on(content: dict[str, object]) -> None:
-    present_config(content)
+def test_tensorboard_is_a_log_and_what_is_damaged_is_passed_on() -> None:
+    for training, expected in (
+        ({"tensorboard": True}, {"log": "tensorboard"}),
+        ({"tensorboard": True, "log": "wandb"}, {"log": "wandb"}),
+        ({"tensorboard": False}, {}),
+        ([], []),
+    ):
+        content = {"format": 3, "model": 3, "training": training}
+        assert present_config(content) == content | {"training": expected}
+    assert present_config({"model": {"normaliser": 3}}) == {"model": {"normalizer": 3}}
 
 
 def test_a_part_from_the_former_folder_of_normalizers_is_found(old: Path) -> None:
@@ -87,17 +78,11 @@ def test_a_part_from_the_former_folder_of_normalizers_is_found(old: Path) -> Non
     assert type(run.model.decoder.layers[0].cross_attention.normalizer).__name__ == "Sparsemax"
 
 
-@pytest.mark.parametrize(
-    ("former", "present"),
-    [
-        ("decoder.layers.0.cross_attention.normaliser.factor", "decoder.layers.0.cross_attention.normalizer.factor"),
-        ("decoder.attention.normaliser.inner.weight/exp_avg", "decoder.attention.normalizer.inner.weight/exp_avg"),
-        # a score's own
-        ("decoder.attention.score.normaliser.weight", "decoder.attention.score.normaliser.weight"),
-    ],
-)
-def test_names_of_tensors(former: str, present: str) -> None:
-    assert present_name(former) == present
+def test_names_of_tensors() -> None:
+    former = "decoder.attention.normaliser.inner.weight/exp_avg"
+    assert present_name(former) == "decoder.attention.normalizer.inner.weight/exp_avg"
+    # a score's own
+    assert present_name("decoder.attention.score.normaliser.weight") == "decoder.attention.score.normaliser.weight"
 
 
 def test_the_parameters_of_a_normalizer_are_loaded(old: Path) -> None:

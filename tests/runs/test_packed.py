@@ -14,6 +14,7 @@ from attent.ops.packed_linear import WeightType
 from attent.runs.config import RunConfig
 from attent.runs.folder import RunWriter, read
 from attent.runs.packed import use_dtype, write_packed
+from attent.runs.weights import digest
 from attent.text.tokenizer import WordTokenizer
 
 pytestmark = pytest.mark.needs_native
@@ -107,8 +108,6 @@ def test_damaged_files_are_refused_in_one_line(tmp_path: Path) -> None:
 
     def rewrite(changed: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
         save_file(changed, file, metadata)
-        from attent.runs.weights import digest
-
         config["digests"][file.name] = digest(file)
         (run / "config.json").write_text(json.dumps(config))
 

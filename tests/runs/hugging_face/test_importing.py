@@ -15,31 +15,30 @@ import torch
 from torch import Tensor
 
 import attent
-from attent.attention.positions.sinusoidal import waves
 from attent.runs.config import read_config
-from attent.runs.hugging_face import FAMILIES, import_run, is_translator, m2m100_positions, read
+from attent.runs.hugging_face import FAMILIES, import_run, is_translator, read
 from attent.runs.hugging_face.folder import SourceFolder
-from attent.runs.hugging_face.layout import SpecialIds, Vocabulary, interleaved, sines_first
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import Translator, of_run
 from attent.text.tokenizer import EOS, prompt_of
 
 pytest.importorskip("transformers", reason="transformers is not installed")
+# Pairwise: every setting that changes which tensors there are, and every activation.
 MARIAN = {
     "shared": {},
-    "end": {"eos": 17, "seed": 2},
+    "untied": {"eos": 17, "seed": 2, "tie_word_embeddings": False},
     "apart": {"separate": True, "eos": 5},
-    "untied": {"tie_word_embeddings": False},
     "apart-untied": {"separate": True, "tie_word_embeddings": False, "activation_function": "gelu"},
-    "learned": {"learned": True},
-    "unscaled": {"scale_embedding": False, "activation_function": "relu", "encoder_layers": 1, "decoder_layers": 3},
+    "learned": {
+        "learned": True,
+        "scale_embedding": False,
+        "activation_function": "relu",
+        "encoder_layers": 1,
+        "decoder_layers": 3,
+    },
 }
-M2M100 = {
-    "m2m100": {},
-    "nllb": {"nllb": True},
-    "nllb-untied": {"nllb": True, "tie_word_embeddings": False, "activation_function": "swish"},
-}
-LANGUAGES = {"m2m100": ("en", "fr"), "nllb": ("eng_Latn", "fra_Latn"), "nllb-untied": ("eng_Latn", "deu_Latn")}
+M2M100 = {"m2m100": {}, "nllb-untied": {"nllb": True, "tie_word_embeddings": False, "activation_function": "swish"}}
+LANGUAGES = {"m2m100": ("en", "fr"), "nllb-untied": ("eng_Latn", "deu_Latn")}
 SOURCES = random_translators.sources(24)
 LIMIT = 30
 # Below this difference of two scores, in nats a token, either may be the best.
@@ -101,7 +100,7 @@ def logits(pair: Both, text: str, target: list[int]) -> tuple[Tensor, Tensor]:
 
 
 def test_the_same_text_has_the_same_tokens(model_pair: Both) -> None:
-    for text in random_translators.texts(200):
+    for text in random_translators.texts(60):
         if encoded := model_pair.ours.source_tokenizer.encode(text):
             assert [model_pair.source_ids[token] for token in encoded] == model_pair.read(text), text
 
@@ -113,7 +112,7 @@ def test_logits_are_the_same(model_pair: Both) -> None:
         torch.testing.assert_close(actual, reference, atol=1e-4, rtol=1e-5)
 
 
-def translations(pair: Both, beam: int) -> Iterator[tuple[list[int], list[int], float, float]]:
+def translations(pair: Both, sources: list[str], beam: int) -> Iterator[tuple[list[int], list[int], float, float]]:
     """Yield for each source their tokens, ours, and both scores by our model.
 
     By beam search, only sources where both end within the limit are yielded.
@@ -121,7 +120,7 @@ def translations(pair: Both, beam: int) -> Iterator[tuple[list[int], list[int], 
     settings = SearchSettings(beam=beam, length_penalty=1, length_form="length", maximum_length=LIMIT)
     eos = pair.theirs.generation_config.eos_token_id
     options: dict[str, Any] = {"early_stopping": "never", "length_penalty": 1.0} if beam > 1 else {}
-    for text, actual in zip(SOURCES, pair.ours.search(SOURCES, settings), strict=True):
+    for text, actual in zip(sources, pair.ours.search(sources, settings), strict=True):
         ids = torch.tensor([pair.read(text)])
         result = pair.theirs.generate(
             ids,
@@ -146,8 +145,8 @@ def translations(pair: Both, beam: int) -> Iterator[tuple[list[int], list[int], 
 
 @pytest.mark.parametrize("beam", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_translations_are_the_same(model_pair: Both, beam: int) -> None:
-    compared = list(translations(model_pair, beam))
-    assert len(compared) >= (1 if beam > 1 else len(SOURCES))
+    compared = list(translations(model_pair, SOURCES if beam > 1 else SOURCES[:8], beam))
+    assert len(compared) >= (1 if beam > 1 else 8)
     different = [
         (expected, actual)
         for expected, actual, *scores in compared
@@ -157,13 +156,6 @@ def test_translations_are_the_same(model_pair: Both, beam: int) -> None:
     for expected, actual, score, ours_score in compared:
         if beam > 1 and expected == actual:
             assert ours_score == pytest.approx(score, abs=1e-4)
-
-
-def test_a_translation_does_not_depend_on_its_batch(model_pair: Both) -> None:
-    settings = SearchSettings(beam=4, length_penalty=1, length_form="length", maximum_length=LIMIT)
-    assert model_pair.ours.search(SOURCES, settings, batch=7) == [
-        model_pair.ours.search([text], settings)[0] for text in SOURCES
-    ]
 
 
 def test_decoding_is_theirs_but_for_spaces_around(model_pair: Both) -> None:
@@ -203,32 +195,6 @@ def test_a_folder_is_loaded_as_it_is(tmp_path: Path) -> None:
     assert folder.translate(SOURCES) == attent.load(tmp_path / "run").translate(SOURCES)
     (score,) = folder.score([("The dog runs.", "Ein Hund")])
     assert score.tokens == len(folder.target_tokenizer.encode("Ein Hund"))  # EOS for the language's token
-
-
-def test_features_are_interleaved_and_back() -> None:
-    order = interleaved(6)
-    assert order.tolist() == [0, 3, 1, 4, 2, 5]
-    assert order[sines_first(6)].tolist() == [*range(6)]
-    # sine and cosine of one frequency are neighbours
-    assert torch.equal(waves(torch.arange(3), 6)[:, sines_first(6)][:, order], waves(torch.arange(3), 6))
-
-
-def test_positions_of_m2m100_begin_after_padding() -> None:
-    table = m2m100_positions(3, 4, 1)
-    # frequencies 1 and 1/10000: sines, then cosines
-    torch.testing.assert_close(table[1], torch.tensor([0.14112, 0.0003, -0.98999, 1.0]), atol=1e-5, rtol=0)
-
-
-def test_rows_are_those_of_our_ids() -> None:
-    table = torch.arange(5.0)[:, None].expand(5, 2)
-    marian = Vocabulary({0: "</s>", 1: "<unk>", 2: "a", 4: "<pad>"}, 5, SpecialIds(4, 1, 4, 0))
-    assert marian.pieces == ["a", "<unused 3>"]
-    assert marian.rows(table)[:, 0].tolist() == [0, 1, 4, 0, 2, 3]
-    assert marian.bias(table[:, 0]).tolist() == [-100, 1, 4, 0, 2, 3]
-    nllb = Vocabulary({0: "<s>", 1: "<pad>", 2: "</s>", 3: "<unk>", 4: "a"}, 5, SpecialIds(1, 3, 2, 2))
-    assert nllb.pieces == ["<s>", "a"]
-    assert nllb.rows(table)[:, 0].tolist() == [1, 3, 2, 2, 0, 4]
-    assert nllb.bias(table[:, 0]).tolist() == [1, 3, -100, 2, 0, 4]
 
 
 def test_the_token_of_the_language_counts_in_bounds_of_length(tmp_path: Path) -> None:
