@@ -18,6 +18,7 @@ import attent
 from attent.runs.config import read_config
 from attent.runs.hugging_face import FAMILIES, import_run, is_translator, read
 from attent.runs.hugging_face.folder import SourceFolder
+from attent.runs.hugging_face.layout import SpecialIds, Vocabulary
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import Translator, of_run
 from attent.text.tokenizer import EOS, prompt_of
@@ -207,3 +208,15 @@ def test_the_token_of_the_language_counts_in_bounds_of_length(tmp_path: Path) ->
         (best,) = translator.search(["The dog runs."], SearchSettings(**bounds))[0]
         assert len(best.tokens) == length
         assert best.tokens[:1] == tuple(prompt_of(translator.target_tokenizer))
+
+
+def test_rows_are_those_of_our_ids() -> None:
+    table = torch.arange(5.0)[:, None].expand(5, 2)
+    marian = Vocabulary({0: "</s>", 1: "<unk>", 2: "a", 4: "<pad>"}, 5, SpecialIds(4, 1, 4, 0))
+    nllb = Vocabulary({0: "<s>", 1: "<pad>", 2: "</s>", 3: "<unk>", 4: "a"}, 5, SpecialIds(1, 3, 2, 2))
+    assert (marian.pieces, nllb.pieces) == (["a", "<unused 3>"], ["<s>", "a"])
+    for vocabulary, rows, bias in (
+        (marian, [0, 1, 4, 0, 2, 3], [-100, 1, 4, 0, 2, 3]),
+        (nllb, [1, 3, 2, 2, 0, 4], [1, 3, -100, 2, 0, 4]),
+    ):
+        assert (vocabulary.rows(table)[:, 0].tolist(), vocabulary.bias(table[:, 0]).tolist()) == (rows, bias)
