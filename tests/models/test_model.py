@@ -6,8 +6,7 @@ from attent.attention.positions.learned import Learned
 from attent.attention.scores import Location, ScaledDot
 from attent.layers.embeddings import TokenEmbedding
 from attent.models.build import build
-from attent.models.model import EncoderDecoder, Memory, Model
-from attent.models.rnn_decoder import RnnState
+from attent.models.model import Model
 from attent.models.settings import SETTINGS, TransformerSettings
 from attent.models.transformer import Transformer
 from attent.ops import packed_linear
@@ -36,10 +35,6 @@ def test_what_was_laid_out_of_the_weights_is_forgotten_between_training_and_eval
         torch.testing.assert_close(model.eval()(features), features @ model.layer.weight.T)
 
 
-def test_a_model_need_not_say_its_units() -> None:
-    assert Doubled().units == ()
-
-
 def test_the_least_limit_counts() -> None:
     model = Doubled()
     assert model.longest is None
@@ -47,22 +42,6 @@ def test_the_least_limit_counts() -> None:
     assert model.longest == 7
     model.scores = nn.ModuleList((Location(3, 5), ScaledDot()))
     assert model.longest == 5
-
-
-def test_memory_selects_rows_in_order_and_twice() -> None:
-    memory = Memory(torch.randn(3, 5, 2), torch.tensor([5, 1, 2]))
-    chosen = memory.select(torch.tensor([2, 0, 2]))
-    assert chosen.lengths.tolist() == [2, 5, 2]
-    assert chosen.features.equal(memory.features[[2, 0, 2]])
-
-
-def test_a_model_that_breaks_the_contract_cannot_be_made() -> None:
-    class Half(EncoderDecoder[RnnState]):
-        def output(self, features: torch.Tensor) -> torch.Tensor:
-            return features
-
-    with pytest.raises(TypeError, match=r"decode.*encode.*start.*step"):
-        Half()  # pyright: ignore[reportAbstractUsage]
 
 
 def test_what_was_learnt_between_two_searches_is_used() -> None:
@@ -85,8 +64,9 @@ def test_what_was_learnt_between_two_searches_is_used() -> None:
         optimizer.step()
 
 
-@pytest.mark.parametrize("share", ["none", "target", "all"])
-@pytest.mark.parametrize("kind", ["transformer", "rnn"])
+@pytest.mark.parametrize(
+    ("kind", "share"), [("transformer", "none"), ("transformer", "all"), ("rnn", "target"), ("rnn", "all")]
+)
 def test_embeddings_are_those_that_tokens_go_through(kind: str, share: str) -> None:
     values = {"kind": kind, "width": 8, "share_embeddings": share}
     model = build(SETTINGS[kind].model_validate(values), 11, 11)

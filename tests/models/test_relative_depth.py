@@ -38,6 +38,4 @@ def test_layers_come_from_the_same_relative_depth(
     for name in ("source_embedding.tokens.weight", "to_logits.weight"):
         assert torch.equal(model.state_dict()[name], tensors[name])
     if (encoder, decoder) == (4, 4):
-        source, lengths, target = torch.tensor([[4, 5, 6]]), torch.tensor([3]), torch.tensor([[2, 7]])
-        actual, expected = (module.decode(module.encode(source, lengths), target) for module in (model, start))
-        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+        torch.testing.assert_close(model.state_dict(), tensors, rtol=0, atol=0)

@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 from attent.models.model import Memory
-from attent.models.rnn_decoder import DECODERS, BahdanauDecoder, ContextDecoder, LuongDecoder
+from attent.models.rnn import RNN
+from attent.models.rnn_attention import Local, RecurrentAttention
+from attent.models.rnn_decoder import DECODERS, BahdanauDecoder
 from attent.models.settings import RnnSettings
 
 # One feature everywhere, so that every number can be worked out.
@@ -13,22 +15,12 @@ ONE = {"embedding_width": 1, "width": 1, "encoder_width": 1}
 MEMORY = Memory(torch.tensor([[[0.0, 0.5], [0.25, 1.0]]]), torch.tensor([2]))
 
 
-def make_halving_decoder(**variant: object) -> nn.Module:
-    """A decoder whose weights and biases are all 0: its state halves with every step, and n = 0."""
-    decoder = DECODERS[str(variant["attention"])](RnnSettings.model_validate(ONE | variant))
-    for parameter in decoder.parameters():
-        nn.init.zeros_(parameter)
-    return decoder
-
-
-def test_each_kind_has_its_decoder() -> None:
-    assert [*DECODERS.items()] == [("none", ContextDecoder), ("bahdanau", BahdanauDecoder), ("luong", LuongDecoder)]
-
-
 @pytest.mark.parametrize("attention", DECODERS)
 @torch.no_grad()
 def test_the_first_state_is_made_of_what_each_direction_read_last(attention: str) -> None:
-    decoder = make_halving_decoder(attention=attention)
+    decoder = DECODERS[attention](RnnSettings.model_validate(ONE | {"attention": attention}))
+    for parameter in decoder.parameters():
+        nn.init.zeros_(parameter)
     decoder.first_state.weight.fill_(1.0)
     state = decoder.start(MEMORY)
     # h→ ends at 0.25 and h← at 0.5; without attention c = tanh(V [0.25; 0.5]) comes between, here with V = 1
@@ -37,30 +29,6 @@ def test_the_first_state_is_made_of_what_each_direction_read_last(attention: str
         decoder.summary.weight.fill_(1.0)
         state, expected = decoder.start(MEMORY), math.tanh(math.tanh(0.75))
     assert state.layers[0].hidden.item() == pytest.approx(expected)
-
-
-@torch.no_grad()
-def test_bahdanau_by_hand() -> None:
-    decoder = make_halving_decoder(attention="bahdanau", score="general")
-    decoder.first_state.bias.fill_(math.atanh(0.5))
-    decoder.readout.weight.copy_(torch.tensor([[1.0, 0.0, 0.0, 2.0]]))
-    output, state = decoder(torch.ones(1, 2, 1), decoder.start(MEMORY))
-    # W = 0: both tokens weigh 1/2, c = [0.125; 0.75]; z = 1/2 and n = 0 halve s from 0.5
-    assert output[0, :, 0].tolist() == pytest.approx([math.tanh(0.25 + 2 * 0.75), math.tanh(0.125 + 2 * 0.75)])
-    assert state.layers[0].hidden.item() == pytest.approx(0.125)
-
-
-@torch.no_grad()
-def test_luong_by_hand() -> None:
-    decoder = make_halving_decoder(attention="luong")
-    decoder.readout.bias.fill_(0.5)
-    # n = tanh(h̃): what was fed is all that moves the state
-    decoder.recurrent.layers[0].network.weight_ih_l0[2, 1] = 1.0
-    output, state = decoder(torch.ones(1, 2, 1), decoder.start(MEMORY))
-    fed = math.tanh(0.5)
-    assert output[0, :, 0].tolist() == pytest.approx([fed, fed])
-    assert state.beside.item() == pytest.approx(fed)
-    assert state.layers[0].hidden.item() == pytest.approx(0.5 * math.tanh(fed))
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
@@ -109,3 +77,38 @@ def test_every_kind_is_what_its_paper_writes_step_by_step(attention: str, cell: 
         if attention == "luong":
             extra = expected
         torch.testing.assert_close(output[:, step], expected)
+
+
+@torch.no_grad()
+def test_a_scaled_score_is_divided_by_the_root_of_the_memorys_width() -> None:
+    scaled, plain = RecurrentAttention(6, 9, "general", scaled=True), RecurrentAttention(6, 9, "general")
+    plain.load_state_dict({"score.weight": scaled.get_parameter("score.weight") / 3})
+    memory, queries = Memory(torch.randn(2, 5, 9), torch.tensor([3, 5])), torch.randn(2, 4, 6)
+    contexts = []
+    for attention in (scaled, plain):
+        source = attention.cache_kv(memory)
+        contexts.append(attention.context(attention.prepare(queries, source, memory.lengths), queries))
+    torch.testing.assert_close(*contexts)
+    parameters = scaled.fused_parameters
+    assert parameters is not None
+    torch.testing.assert_close(parameters[0], plain.get_parameter("score.weight"))
+
+
+def test_centres_are_not_rounded_to_16_bits() -> None:
+    local = Local("p", 4, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        centers = local.centers(torch.randn(2, 3, 5).bfloat16(), torch.tensor([9, 4]), torch.zeros(2, 3))
+    assert centers.dtype == torch.float32
+
+
+@torch.no_grad()
+def test_a_step_far_behind_the_end_sees_nothing() -> None:
+    model = RNN(RnnSettings(attention="luong", local="m", local_window=1, width=8, embedding_width=4), 13, 11).eval()
+    state = model.start(model.encode(torch.randint(4, 13, (1, 2)), torch.tensor([2])))
+    for step in range(5):
+        features, state = model.step(state, torch.tensor([5]))
+        assert features.isfinite().all()
+        observed = model.decoder.cross_attention.prepare(
+            state.layers[-1].hidden[:, None], state.source, state.lengths, torch.tensor([[step]])
+        )
+        assert bool(observed.call.allowed(observed.call.pairs()).any()) == (step <= 2)

@@ -4,7 +4,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from attent.models.build import build
 from attent.models.rnn import RNN
 from attent.models.settings import (
-    RNN_PRESETS,
     SETTINGS,
     DecoderSettings,
     EncoderSettings,
@@ -12,7 +11,6 @@ from attent.models.settings import (
     RnnSettings,
     TransformerSettings,
     keys_of,
-    kind_of,
 )
 from attent.models.transformer import Transformer
 
@@ -58,12 +56,6 @@ def test_what_is_no_model_is_refused(model: object, message: str) -> None:
         Whole.model_validate({"model": model})
 
 
-def test_each_kind_has_its_keys() -> None:
-    assert "heads" in keys_of({}) and "cell" not in keys_of({})
-    assert "cell" in keys_of({"kind": "rnn"}) and "preset" in keys_of({"kind": "rnn"})
-    assert kind_of({}) == "transformer"
-
-
 def test_settings_become_their_model() -> None:
     assert type(build(TransformerSettings(width=8, feed_forward=5), 13, 11)) is Transformer
     model = build(RnnSettings(width=8), 13, 11)
@@ -92,6 +84,11 @@ def test_settings_become_their_model() -> None:
         ("rnn", {"attention": "none", "score": "dot"}, "need an attention"),
         ("rnn", {"attention": "luong", "token_in_query": True}, 'token_in_query needs attention = "bahdanau"'),
         ("rnn", {"kind": "transformer"}, "kind"),
+        ("rnn", {"local": "m"}, 'local needs attention = "luong", got "bahdanau"'),
+        *(
+            ("rnn", {"scaled_score": True} | values, "scaled_score needs an attention with the score general")
+            for values in ({"attention": "bahdanau"}, {"attention": "luong", "score": "dot"}, {"attention": "none"})
+        ),
     ],
 )
 def test_wrong_values_are_refused(kind: str, values: dict[str, object], message: str) -> None:
@@ -113,38 +110,23 @@ def test_presets_have_the_published_sizes(name: str, layers: int, width: int, fe
     assert (changed.width, changed.heads) == (width, 1)
 
 
-@pytest.mark.parametrize("kind", ["rnn", "encoder", "decoder"])
-def test_what_was_set_names_its_kind(kind: str) -> None:
-    assert SETTINGS[kind].model_validate({"width": 8}).model_dump(exclude_unset=True) == {"kind": kind, "width": 8}
-
-
-def test_the_recipe_of_lium_has_its_published_sizes() -> None:
-    lium = RnnSettings(preset="lium")
-    assert (lium.embedding_width, lium.width, lium.memory_width) == (128, 256, 512)
-    assert (lium.embedding_dropout, lium.context_dropout, lium.output_dropout) == (0.3, 0.5, 0.5)
-
-
-@pytest.mark.parametrize("name", RNN_PRESETS)
-def test_what_is_set_beside_an_rnns_preset_wins(name: str) -> None:
-    settings = RnnSettings(preset=name, cell="lstm", attention="luong")
-    assert (settings.cell, settings.attention, settings.width) == ("lstm", "luong", RNN_PRESETS[name]["width"])
-
-
-@pytest.mark.parametrize(("attention", "score"), [("bahdanau", "additive"), ("luong", "general")])
-def test_each_attention_has_its_papers_score(attention: str, score: str) -> None:
-    assert RnnSettings(attention=attention).score_name == score
-    assert RnnSettings(attention=attention, score="dot").score_name == "dot"
-
-
-def test_the_memory_is_as_wide_as_the_state_unless_told() -> None:
+def test_rnns_have_their_papers_scores_and_sizes() -> None:
+    assert RnnSettings(attention="bahdanau").score_name == "additive"
+    assert RnnSettings(attention="luong").score_name == "general"
+    assert RnnSettings(attention="luong", score="dot").score_name == "dot"
     assert RnnSettings(width=10).memory_width == 10
     assert RnnSettings(width=10, encoder_width=7).memory_width == 14
+    lium = RnnSettings(preset="lium", cell="lstm", attention="luong")
+    assert (lium.embedding_width, lium.width, lium.memory_width) == (128, 256, 512)
+    assert (lium.embedding_dropout, lium.context_dropout, lium.output_dropout) == (0.3, 0.5, 0.5)
+    # what is set beside a preset wins
+    assert (lium.cell, lium.attention) == ("lstm", "luong")
 
 
-def test_a_scale_of_the_score_is_for_general_alone_and_is_written_only_where_it_is_set() -> None:
+def test_what_is_written_names_the_kind_and_a_scale_only_where_it_is_set() -> None:
+    assert SETTINGS["rnn"].model_validate({"width": 8}).model_dump(exclude_unset=True) == {"kind": "rnn", "width": 8}
     settings = RnnSettings(attention="luong", scaled_score=True)
     assert RnnSettings.model_validate(settings.model_dump()) == settings
     assert "scaled_score" not in RnnSettings(attention="luong").model_dump()
-    for refused in ({"attention": "bahdanau"}, {"attention": "luong", "score": "dot"}, {"attention": "none"}):
-        with pytest.raises(ValidationError, match="scaled_score needs an attention with the score general"):
-            RnnSettings.model_validate(refused | {"scaled_score": True})
+    assert "heads" in keys_of({}) and "cell" not in keys_of({})
+    assert "cell" in keys_of({"kind": "rnn"}) and "preset" in keys_of({"kind": "rnn"})
