@@ -48,14 +48,12 @@ def test_one_token_at_a_time_is_all_at_once(variant: dict[str, object]) -> None:
 
 
 @pytest.mark.needs_native
-@pytest.mark.parametrize(("variant", "level"), [*zip(VARIANTS[:3], (0, 1, 2), strict=True)], ids=str)
-def test_the_compiled_step_is_that_of_the_modules(
-    variant: dict[str, object], level: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("variant", "level"), [(0, 1), (1, 1), (2, 1), (0, 0), (2, 0), (1, 2), (2, 2)])
+def test_the_compiled_step_is_that_of_the_modules(variant: int, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if level > native.simd_level():
         pytest.skip("this processor has no such registers")
     monkeypatch.setattr(native, "simd_level", lambda: level)
-    model, tokens = make(variant), torch.randint(0, SIZE, (5, 19))
+    model, tokens = make(VARIANTS[variant]), torch.randint(0, SIZE, (5, 19))
     with torch.no_grad():
         whole = model(tokens)
     with torch.inference_mode():

@@ -15,12 +15,14 @@ from attent.ops.transformer import IncrementalState
 pytestmark = pytest.mark.needs_native
 SMALL = {"encoder_layers": 2, "decoder_layers": 2, "width": 36, "feed_forward": 67, "heads": 3, "maximum_length": 101}
 SERVED = [
-    {"position": "sinusoidal", "norm": "post", "activation": "gelu"},
+    {"position": "sinusoidal", "norm": "post", "activation": "gelu", "heads": 4, "key_value_heads": 2},
     {"position": "learned", "norm": "pre", "share_embeddings": "none", "key_value_heads": 1},
     {"position": "rotary", "norm": "pre", "heads": 1},
     {"position": "none", "score": "dot", "activation": "silu"},
+    {"position": "rotary", "norm": "post", "key_value_heads": 1, "activation": "gelu"},
 ]
 LENGTHS = torch.tensor([7, 2, 31, 1, 13, 100, 31, 0, 5])
+NO_EMPTY = LENGTHS[LENGTHS > 0]
 
 
 def make(variant: dict[str, object]) -> Transformer:
@@ -31,15 +33,22 @@ def some_source(lengths: Tensor = LENGTHS) -> Tensor:
     return torch.randint(4, 13, (len(lengths), int(lengths.max())))
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
-@pytest.mark.parametrize("variant", SERVED, ids=str)
+@pytest.fixture(autouse=True)
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that more has to be made."""
+    monkeypatch.setattr(transformer, "BUFFER_BLOCK", ANGLE_BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("variant", "level"), [*((each, 1) for each in SERVED), *zip(SERVED, (0, 2, 0, 2, 2), strict=True)], ids=str
+)
 def test_the_memory_and_steps_are_those_of_the_modules(
     variant: dict[str, object], level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if level > native.simd_level():
         pytest.skip("this processor has no such registers")
     monkeypatch.setattr(native, "simd_level", lambda: level)
-    model, source, tokens = make(variant), some_source(), torch.randint(2, 11, (8, 5))
+    model, source, tokens = make(variant), some_source(), torch.randint(2, 11, (8, ANGLE_BLOCK + 3))
     with torch.no_grad():
         expected = model.encode(source, LENGTHS)
         sample = expected.select(LENGTHS.nonzero()[:, 0])
@@ -51,6 +60,7 @@ def test_the_memory_and_steps_are_those_of_the_modules(
             torch.testing.assert_close(actual[:length], exact[:length], atol=1e-5, rtol=1e-5)
             assert not actual[length:].any()
         state = model.start(sample)
+        assert isinstance(state, IncrementalState)
         for token, exact in zip(tokens.unbind(1), features.unbind(1), strict=True):
             actual, state = model.step(state, token)
             torch.testing.assert_close(actual, exact, atol=1e-5, rtol=1e-5)
@@ -139,69 +149,26 @@ def test_weights_that_were_learnt_since_are_used() -> None:
         )
 
 
-SMALLER = {"encoder_layers": 1, "decoder_layers": 2, "width": 24, "feed_forward": 11, "heads": 4, "maximum_length": 31}
-STEPPED = [
-    {"position": "sinusoidal", "norm": "post", "key_value_heads": 2},
-    {"position": "learned", "norm": "pre", "share_embeddings": "none"},
-    {"position": "rotary", "norm": "post", "key_value_heads": 1},
-    {"position": "rotary", "norm": "pre", "activation": "gelu"},
-    {"position": "none", "score": "dot", "activation": "silu"},
-]
-LEFT = [{"position": "alibi"}, {"position": "relative_bias"}, {"score": "cosine"}, {"normalizer": "sparsemax"}]
-
-
-def small(variant: dict[str, object]) -> Transformer:
-    return Transformer(TransformerSettings.model_validate(SMALLER | variant), 13, 11).eval()
-
-
-def three_sources() -> tuple[Tensor, Tensor]:
-    return torch.randint(4, 13, (3, 7)), torch.tensor([7, 2, 5])
-
-
-def begin_state(model: Transformer) -> IncrementalState:
-    state = model.start(model.encode(*three_sources()))
-    assert isinstance(state, IncrementalState)
-    return state
-
-
-@pytest.fixture(autouse=True)
-def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that more has to be made."""
-    monkeypatch.setattr(transformer, "BUFFER_BLOCK", ANGLE_BLOCK)
-
-
-@pytest.mark.parametrize("variant", STEPPED, ids=str)
-@torch.inference_mode()
-def test_steps_are_those_of_decode(variant: dict[str, object]) -> None:
-    model, (source, lengths), tokens = small(variant), three_sources(), torch.randint(2, 11, (3, ANGLE_BLOCK + 3))
-    memory = model.encode(source, lengths)
-    state, steps = model.start(memory), []
-    assert isinstance(state, IncrementalState)
-    for token in tokens.unbind(1):
-        features, state = model.step(state, token)
-        steps.append(features)
-    torch.testing.assert_close(torch.stack(steps, 1), model.decode(memory, tokens))
-
-
 @torch.inference_mode()
 def test_lengths_may_be_one_number_for_all() -> None:
-    model, (source, _), token = small(STEPPED[0]), three_sources(), torch.tensor([3, 4, 5])
+    model, source, token = make(SERVED[0]), torch.randint(4, 13, (3, 7)), torch.tensor([3, 4, 5])
     expanded, copied = (
         model.start(model.encode(source, lengths)) for lengths in (torch.tensor(5).expand(3), torch.full((3,), 5))
     )
     assert torch.equal(model.step(expanded, token)[0], model.step(copied, token)[0])
 
 
-@pytest.mark.parametrize("variant", LEFT, ids=str)
-@torch.inference_mode()
-def test_other_parts_go_the_general_way(variant: dict[str, object]) -> None:
-    model = small(variant)
-    assert isinstance(model.start(model.encode(*three_sources())), TransformerState)
-
-
 @torch.inference_mode()
 def test_what_it_does_not_promise_goes_the_general_way() -> None:
-    model, (source, lengths) = small({}), three_sources()
+    for part in (
+        {"position": "alibi"},
+        {"position": "relative_bias"},
+        {"score": "cosine"},
+        {"normalizer": "sparsemax"},
+    ):
+        model = make(part)
+        assert isinstance(model.start(model.encode(some_source(NO_EMPTY), NO_EMPTY)), TransformerState)
+    model, source, lengths = make({}), torch.randint(4, 13, (3, 7)), torch.tensor([7, 2, 5])
     memory = model.encode(source, lengths)
     with watch(model):
         assert isinstance(model.start(memory), TransformerState)
@@ -216,9 +183,9 @@ def test_what_it_does_not_promise_goes_the_general_way() -> None:
 
 @torch.inference_mode()
 def test_rows_are_selected_moved_and_named_twice() -> None:
-    model = small({"position": "rotary", "key_value_heads": 2})
+    model, lengths = make({"position": "rotary", "key_value_heads": 1}), torch.tensor([7, 2, 5])
     rows, tokens = torch.tensor([2, 0, 2, 1]), torch.tensor([7, 5, 7, 6])
-    _, state = model.step(begin_state(model), torch.tensor([2, 3, 4]))
+    _, state = model.step(model.start(model.encode(some_source(lengths), lengths)), torch.tensor([2, 3, 4]))
     features, after = model.step(state, torch.tensor([5, 6, 7]))
     chosen, more = model.step(state.select(rows), tokens)
     torch.testing.assert_close(chosen, features[rows])
@@ -233,8 +200,8 @@ def test_rows_are_selected_moved_and_named_twice() -> None:
 
 @torch.inference_mode()
 def test_a_state_is_a_value() -> None:
-    model = small({"position": "rotary"})
-    state = begin_state(model)
+    model, lengths = make({"position": "rotary"}), torch.tensor([7, 2, 5])
+    state = model.start(model.encode(some_source(lengths), lengths))
     for _ in range(ANGLE_BLOCK - 2):
         _, state = model.step(state, torch.tensor([2, 3, 4]))
     first, second, next_ = torch.tensor([5, 6, 7]), torch.tensor([8, 9, 10]), torch.tensor([4, 4, 4])
