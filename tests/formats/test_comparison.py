@@ -1,5 +1,7 @@
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,86 +53,72 @@ def test_every_line_that_differs_is_counted_and_the_first_are_shown() -> None:
 def test_engines_are_judged_by_references() -> None:
     lines = ["abcabc", "bca", "cab"]
     result = compare(Echo(9), Echo(2), Sample(lines, lines, "a file"))
-    (own, actual), (own_wide, actual_wide) = result.scores.values()
+    (own, actual), (own_wide, wide) = result.scores.values()
     assert own == actual == own_wide
     assert own[1] == pytest.approx(100)
-    assert actual_wide[1] == chrf(["ABCABC", "BCA", "CAB"], lines).score < 100
+    assert wide[1] == chrf(["ABCABC", "BCA", "CAB"], lines).score < 100
     assert result.report("other, int8", limit=0) == [
         "compared on 3 lines of a file",
         "greedy: 0 of 3 lines differ from attent's own",
         f"  attent: BLEU {own[0]:.2f}, chrF2 100.00; other, int8: BLEU {own[0]:.2f}, chrF2 100.00",
         "beam 5: 3 of 3 lines differ from attent's own",
-        (
-            f"  attent: BLEU {own[0]:.2f}, chrF2 100.00; other, int8: BLEU {actual_wide[0]:.2f}, chrF2 "
-            f"{actual_wide[1]:.2f}"
-        ),
+        f"  attent: BLEU {own[0]:.2f}, chrF2 100.00; other, int8: BLEU {wide[0]:.2f}, chrF2 {wide[1]:.2f}",
     ]
-    assert result.counts()["beam 5 BLEU and chrF2"] == [own, actual_wide]
+    assert result.counts()["beam 5 BLEU and chrF2"] == [own, wide]
 
 
-def config(**corpus: object) -> RunConfig:
-    return RunConfig(model=TransformerSettings(), corpus=corpus)
+def sample(corpus: dict[str, Any], **arguments: Any) -> Sample:
+    return sample_of(RunConfig(model=TransformerSettings(), corpus=corpus), (LETTERS, LETTERS), **arguments)
 
 
-SIDES = (LETTERS, LETTERS)
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Validation lines in two files, as a run's settings name them."""
+    (tmp_path / "valid.en").write_text("c\nab\n")
+    (tmp_path / "valid.de").write_text("a\nb\n")
+    return {"valid_source": str(tmp_path / "valid.en"), "valid_target": str(tmp_path / "valid.de")}
 
 
-def lines_of(config: RunConfig) -> Sequence[str]:
-    return sample_of(config, SIDES).lines
-
-
-def test_the_sample_is_what_the_run_was_validated_on(tmp_path: Path) -> None:
-    settings = DatesSettings(locales=("en", "fr"), training_pairs=3, validation_pairs=8, held_out_combinations=0)
-    sample = sample_of(config(dates=settings.model_dump(mode="json")), SIDES)
-    assert list(zip(sample.lines, sample.references or (), strict=True)) == [
+def test_the_sample_is_what_the_run_was_validated_on(tmp_path: Path, files: dict[str, str]) -> None:
+    settings = DatesSettings(locales=("en",), training_pairs=3, validation_pairs=8, held_out_combinations=0)
+    actual = sample({"dates": settings.model_dump(mode="json")})
+    assert list(zip(actual.lines, actual.references or (), strict=True)) == [
         (pair.source, pair.target) for pair in dates(settings).validation
     ]
-    (tmp_path / "valid.tsv").write_text("ab\tc\n\nb\ta\n")
-    (tmp_path / "valid.jsonl").write_text('{"source": "ca", "target": "b"}\n')
-    assert lines_of(config(text={"train": "gone.tsv", "valid": str(tmp_path / "valid.jsonl")})) == ["ca"]
-    (tmp_path / "valid.en").write_text("c\nab\n")
-    (tmp_path / "valid.de").write_text("a\nb\n")
-    assert lines_of(config(text={"train": "gone.tsv", "valid": str(tmp_path / "valid.tsv")})) == ["ab", "b"]
-    files = {
-        "train": "gone.tsv",
-        "valid_source": str(tmp_path / "valid.en"),
-        "valid_target": str(tmp_path / "valid.de"),
-    }
-    assert lines_of(config(text=files)) == ["c", "ab"]
-    assert sample_of(config(text=files | {"maximum_length": 1}), SIDES).references == ["a"]
-    assert sample_of(config(text=files), SIDES, longest=2).lines == ["c"]
+    for name, content, lines in (
+        ("valid.tsv", "ab\tc\n\nb\ta\n", ["ab", "b"]),
+        ("valid.jsonl", '{"source": "ca", "target": "b"}\n', ["ca"]),
+    ):
+        (tmp_path / name).write_text(content)
+        assert sample({"text": {"train": "gone.tsv", "valid": str(tmp_path / name)}}).lines == lines
+    text = {"train": "gone.tsv"} | files
+    assert sample({"text": text}).lines == ["c", "ab"]
+    assert sample({"text": text | {"maximum_length": 1}}).references == ["a"]
+    assert sample({"text": text}, longest=2).lines == ["c"]
 
 
-def test_lines_and_references_may_be_named(tmp_path: Path) -> None:
-    (tmp_path / "valid.en").write_text("c\nab\n")
-    (tmp_path / "valid.de").write_text("a\nb\n")
-    assert sample_of(config(), SIDES, source=tmp_path / "valid.en") == Sample(
-        ["c", "ab"], None, str(tmp_path / "valid.en")
-    )
-    assert sample_of(config(), SIDES, None, tmp_path / "valid.en", tmp_path / "valid.de").references == ["a", "b"]
-    (tmp_path / "valid.de").write_text("a\n")
+def test_lines_and_references_may_be_named(files: dict[str, str]) -> None:
+    source, target = map(Path, files.values())
+    assert sample({}, source=source) == Sample(["c", "ab"], None, str(source))
+    assert sample({}, source=source, target=target).references == ["a", "b"]
+    target.write_text("a\n")
     with pytest.raises(ArgumentError, match="got 2 lines and 1 references"):
-        sample_of(config(), SIDES, None, tmp_path / "valid.en", tmp_path / "valid.de")
+        sample({}, source=source, target=target)
 
 
 def test_validation_is_split_off_again_unless_its_files_have_changed(tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text(
-        "\n".join(f"{item}{two}{three}\tb" for item in "abc" for two in "abc" for three in "abc")
-    )
-    text = {"train": str(tmp_path / "pairs.tsv")}
-    corpus = pair_corpus(TextSettings(**text))
-    digest = " ".join(map(str, encode_pairs(corpus, TextSettings(**text), *SIDES, length_multiple=1).digest()))
-    run = RunConfig(model=TransformerSettings(), corpus={"text": text}, digests={"train": digest})
-    sample = sample_of(run, SIDES)
-    assert sample.lines == [pair.source for pair in corpus.validation]
-    assert sample.origin == "the run's validation"
-    (tmp_path / "pairs.tsv").write_text("ab\tc\nb\ta\n")
-    sample = sample_of(run, SIDES)
-    assert (
-        "the run's validation pairs are not available (its files have changed, and the pairs split off now may be"
-        in sample.origin
-    )
-    assert sample.references is None
+    (file := tmp_path / "pairs.tsv").write_text("\n".join(f"{''.join(word)}\tb" for word in product("abc", repeat=3)))
+    text = TextSettings(train=str(file))
+    corpus = pair_corpus(text)
+    digest = " ".join(map(str, encode_pairs(corpus, text, LETTERS, LETTERS, length_multiple=1).digest()))
+    run = RunConfig(model=TransformerSettings(), corpus={"text": {"train": str(file)}}, digests={"train": digest})
+    actual = sample_of(run, (LETTERS, LETTERS))
+    assert actual.lines == [pair.source for pair in corpus.validation]
+    assert actual.origin == "the run's validation"
+    file.write_text("ab\tc\nb\ta\n")
+    actual = sample_of(run, (LETTERS, LETTERS))
+    assert "validation pairs are not available (its files have changed, and the pairs split off" in actual.origin
+    assert actual.references is None
 
 
 @pytest.mark.parametrize(
@@ -142,9 +130,8 @@ def test_validation_is_split_off_again_unless_its_files_have_changed(tmp_path: P
     ],
 )
 def test_where_there_is_no_text_tokens_are_made_up_and_that_is_said(corpus: dict[str, object], reason: str) -> None:
-    sample = sample_of(config(**corpus), SIDES)
-    assert len(sample.lines) == LINES
-    assert set("".join(sample.lines)) == set("abc")
-    assert sample.lines == lines_of(config())
-    assert reason in sample.origin
-    assert sample.origin.startswith("random tokens: the run")
+    actual = sample(corpus)
+    assert len(actual.lines) == LINES
+    assert set("".join(actual.lines)) == set("abc")
+    assert actual.lines == sample({}).lines
+    assert actual.origin.startswith("random tokens: the run") and reason in actual.origin

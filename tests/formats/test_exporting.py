@@ -50,13 +50,7 @@ def test_an_export_lies_in_the_run_and_is_replaced_by_the_next(engine: Engine, c
         assert comparison.counts() == {"lines": 2, "greedy": 2, "beam 5": 2}
         assert load(copied, "onnx") is engine
         assert read(folder, "onnx", copied).quantization == quantization
-
-
-def test_the_former_spelling_of_quantization_is_accepted(engine: Engine, copied: Path, tmp_path: Path) -> None:
-    (tmp_path / "lines").write_text("abc\n")
-    folder, _ = export(copied, "onnx", quantization="int8", sample=tmp_path / "lines")
-    assert read(folder, "onnx", copied).quantization == "int8"
-    # the key of the file stays
+    # the key of the file keeps its former spelling
     assert '"quantisation": "int8"' in (folder / "export.json").read_text(encoding="utf-8")
 
 

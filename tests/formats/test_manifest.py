@@ -26,24 +26,19 @@ def test_what_is_written_is_read(exported: Path) -> None:
     assert set(result.run) == {"model", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json"}
 
 
-def test_an_export_of_other_weights_is_refused(exported: Path) -> None:
-    weights = exported / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
-    expected = (
-        rf"another state of .*run \(model.safetensors changed\); recreate it with attent export {exported} --to onnx"
-    )
-    with pytest.raises(ArgumentError, match=expected):
-        read(exported / "export" / "onnx", "onnx", exported)
-
-
-def test_an_export_elsewhere_is_made_anew_there(exported: Path) -> None:
+def test_an_export_of_other_weights_or_for_another_engine_is_refused(exported: Path) -> None:
+    folder, weights = exported / "export" / "onnx", exported / "model.safetensors"
+    with pytest.raises(ArgumentError, match="is for the engine onnx, not ctranslate2"):
+        read(folder, "ctranslate2", exported)
     with pytest.raises(ArgumentError, match=r"contains no export; create one with attent export .* --out .*nowhere"):
         read(exported / "nowhere", "onnx", exported)
-
-
-def test_an_export_for_another_engine_is_refused(exported: Path) -> None:
-    with pytest.raises(ArgumentError, match="is for the engine onnx, not ctranslate2"):
-        read(exported / "export" / "onnx", "ctranslate2", exported)
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    expected = rf"state of .*run \(model.safetensors changed\); recreate it with attent export {exported} --to onnx"
+    with pytest.raises(ArgumentError, match=expected):
+        read(folder, "onnx", exported)
+    weights.unlink()
+    with pytest.raises(RunError, match=r"model.safetensors cannot be read"):
+        identity(exported)
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"engine": "onnx", "run": {}, "surprise": 1}'])
@@ -51,12 +46,6 @@ def test_a_damaged_manifest_is_named(exported: Path, content: str) -> None:
     (exported / "export" / "onnx" / MANIFEST).write_text(content)
     with pytest.raises(RunError, match=r"export.json is damaged, or was written by a newer attent"):
         read(exported / "export" / "onnx", "onnx", exported)
-
-
-def test_a_run_without_weights_has_no_identity(exported: Path) -> None:
-    (exported / "model.safetensors").unlink()
-    with pytest.raises(RunError, match=r"model.safetensors cannot be read"):
-        identity(exported)
 
 
 def test_what_later_versions_may_be_set_to_changes_no_identity(exported: Path) -> None:

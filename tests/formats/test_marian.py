@@ -12,7 +12,7 @@ import random_translators
 import torch
 
 from attent.errors import ArgumentError, RunError
-from attent.formats.marian import unsupported, write
+from attent.formats.marian import write
 from attent.runs import hugging_face
 from attent.runs.folder import Run, read
 from attent.search.settings import SearchSettings
@@ -26,13 +26,7 @@ SOURCES = random_translators.sources(12)
 SETTINGS: dict[str, dict[str, Any]] = {
     "paper": {},
     "shared": {"share_embeddings": "all", "activation": "silu", "output_bias": True},
-    "apart": {
-        "share_embeddings": "none",
-        "position": "learned",
-        "maximum_length": 96,
-        "activation": "gelu",
-        "scale_embeddings": False,
-    },
+    "apart": {"share_embeddings": "none", "position": "learned", "activation": "gelu", "scale_embeddings": False},
 }
 
 
@@ -109,9 +103,9 @@ def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
     [
         ({"norm": "pre"}, "follows each residual connection"),
         ({"position": "rotary"}, "no position 'rotary'"),
-        ({"score": "dot"}, "only scaled_dot and softmax"),
         ({"normalizer": "sparsemax"}, "only scaled_dot and softmax"),
         ({"key_value_heads": 2}, "same number of heads"),
+        ({"kind": "rnn"}, "it does not support recurrent models"),
         ({}, "its tokenizer is SentencePiece, and the source's is 'char'"),
     ],
 )
@@ -120,7 +114,3 @@ def test_what_marian_cannot_express(make_run: Any, tmp_path: Path, settings: dic
     with pytest.raises(ArgumentError, match=says):
         write(run, "RUN", tmp_path / "model")
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_recurrent_model_is_not_expressed(make_run: Any) -> None:
-    assert unsupported(read(make_run("rnn"))) == "it does not support recurrent models"

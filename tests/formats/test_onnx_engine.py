@@ -42,15 +42,6 @@ def assert_same_hypotheses(actual: Translator, reference: Translator, settings: 
         )
 
 
-def test_a_text_that_fails_the_input_check_is_refused(exported) -> None:
-    run, folder, manifest = exported
-    engine = load(
-        folder, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a"
-    )
-    assert [hypotheses[0].tokens == () for hypotheses in engine.search(["abc", "dig"])] == [False, True]
-    assert [engine.read(text).refusal for text in ("abc", "dig", "")] == [None, "no a", None]
-
-
 @pytest.mark.parametrize("settings", SEARCHES, ids=["greedy", "beam", "samples", "bounds"])
 def test_our_search_finds_the_same_with_graphs(exported, settings: SearchSettings) -> None:
     translator, engine = make_engines(*exported)
@@ -58,9 +49,8 @@ def test_our_search_finds_the_same_with_graphs(exported, settings: SearchSetting
         assert_same_hypotheses(translator, engine, settings, batch=batch)
 
 
-def test_what_is_begun_is_gone_on_with(exported) -> None:
-    translator, engine = make_engines(*exported)
-    assert_same_hypotheses(translator, engine, SearchSettings(beam=2), prefixes=["12"] * len(TEXTS))
+def test_a_prefix_is_continued(exported) -> None:
+    assert_same_hypotheses(*make_engines(*exported), SearchSettings(beam=2), prefixes=["12"] * len(TEXTS))
 
 
 def test_it_keeps_the_contract_with_logits_for_features(exported) -> None:
@@ -95,13 +85,7 @@ def test_equal_rows_are_computed_once(exported) -> None:
 
 
 MODELS: list[dict[str, Any]] = [
-    {
-        "position": "sinusoidal",
-        "activation": "gelu",
-        "share_embeddings": "none",
-        "output_bias": True,
-        "score": "general",
-    },
+    {"activation": "gelu", "share_embeddings": "none", "output_bias": True, "score": "general"},
     {"position": "learned", "maximum_length": 64, "key_value_heads": 1, "score": "gated", "normalizer": "sigmoid"},
     {"position": "alibi", "score": "cosine", "normalizer": "entmax15"},
     {"position": "relative_bias", "score": "additive", "norm": "pre"},
@@ -123,18 +107,12 @@ def test_every_model_can_be_written(make_run, tmp_path: Path, settings: dict[str
     assert exported.longest_source == translator.longest_source
 
 
-def test_its_weights_stay_as_they_are(exported, tmp_path: Path) -> None:
+def test_what_cannot_be_written_or_read_is_named(exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArgumentError, match="in float32 only; quantization needs --to ctranslate2"):
         write(exported.run, "RUN", tmp_path, "int8")
-
-
-def test_a_damaged_export_is_named(exported, tmp_path: Path) -> None:
     (tmp_path / "encoder.onnx").write_bytes(b"no graph")
     with pytest.raises(RunError, match="is damaged: "):
         OnnxModel(tmp_path, exported.manifest)
-
-
-def test_it_is_asked_for_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(AttentError, match=r"needs onnxruntime: pip install 'attent\[onnx\]'"):
         OnnxModel(tmp_path, Manifest(engine="onnx", run={}))
