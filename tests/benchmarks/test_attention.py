@@ -1,6 +1,11 @@
+import os
+import platform
+
 import attention
+import numpy as np
 import pytest
 import torch
+from _machine import peak_memory, run_in_process, total_memory
 from attention import ATTENT, Case, Sides, backward_memory, compare, measure, parse_shape
 
 from attent.attention.scores import SCORES
@@ -8,36 +13,18 @@ from attent.errors import ShapeError, UnknownNameError
 
 
 @pytest.mark.parametrize("score", sorted(SCORES))
-@pytest.mark.parametrize("causal", [False, True])
-def test_both_sides_compute_the_same(score: str, causal: bool) -> None:
-    sides = Sides(Case(score, (2, 3, 11, 5), causal=causal))
-    assert (sides.difference() or 0) < 1e-5
-    for actual, expected in zip(sides.backward(ATTENT)(), sides.backward(sides.peer)(), strict=True):
-        torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
+def test_both_sides_compute_the_same(score: str) -> None:
+    for causal in (False, True):
+        sides = Sides(Case(score, (2, 3, 11, 5), causal=causal))
+        assert (sides.difference() or 0) < 1e-5
+        for actual, expected in zip(sides.backward(ATTENT)(), sides.backward(sides.peer)(), strict=True):
+            torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_what_pytorch_has_is_its_own_function_and_the_rest_the_textbook() -> None:
-    others = {name: Sides(Case(name, (1, 1, 3, 2))).peer for name in SCORES}
-    assert {name for name, second in others.items() if second == "scaled_dot_product_attention"} == {
-        "dot",
-        "scaled_dot",
-    }
-
-
-def test_rows_of_a_case() -> None:
-    rows, notes = measure(Case("additive", (1, 1, 7, 4)), rounds=1, seconds=0, memory=False)
-    assert notes == []
-    assert [row["side"] for row in rows] == [
-        f"attent ({Sides(Case('additive', (1, 1, 7, 4))).implementation()})",
-        "textbook",
-    ]
-    for row in rows:
-        assert 0 < row["forward"] <= row["forward, median"]
-        assert 0 < row["backward"] <= row["backward, median"]
-    assert rows[0]["times"] == 1.0
-    assert rows[1]["times"] == rows[1]["backward"] / rows[0]["backward"]
-    assert rows[0]["difference"] is None
-    assert rows[1]["difference"] < 1e-5
+    peers = {name: Sides(Case(name, (1, 1, 3, 2))).peer for name in SCORES}
+    fused = {name for name, peer in peers.items() if peer == "scaled_dot_product_attention"}
+    assert fused == {"dot", "scaled_dot"}
 
 
 def test_a_textbook_line_that_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,23 +43,46 @@ def test_memory_is_that_of_the_table() -> None:
     assert (backward_memory(Case("additive", (1, 1, 1024, 32)), "textbook", threads) or 0) > 120
 
 
-def test_every_score_is_looked_up_before_anything_is_measured() -> None:
+def test_a_report_has_a_row_for_each_side_of_each_case() -> None:
+    cases = [Case("additive", (1, 1, 7, 4)), Case("cosine", (1, 1, 3, 2), "bfloat16")]
     messages: list[str] = []
     with pytest.raises(UnknownNameError, match="additive"):
-        compare([Case("dot", (1, 1, 3, 2)), Case("aditive", (1, 1, 3, 2))], memory=False, say=messages.append)
+        compare([*cases, Case("aditive", (1, 1, 3, 2))], memory=False, say=messages.append)
     assert messages == []
-
-
-def test_a_report_has_a_row_for_each_side_of_each_case() -> None:
-    cases = [Case("dot", (1, 1, 3, 2)), Case("cosine", (1, 1, 3, 2), "bfloat16")]
-    messages: list[str] = []
     report = compare(cases, rounds=1, seconds=0, memory=False, say=messages.append)
-    assert messages == ["dot (1, 1, 3, 2) float32", "cosine (1, 1, 3, 2) bfloat16"]
-    assert [row["score"] for row in report.tables[0].rows] == ["dot", "dot", "cosine", "cosine"]
+    assert messages == ["additive (1, 1, 7, 4) float32", "cosine (1, 1, 3, 2) bfloat16"]
+    first, second, *rest = report.tables[0].rows
+    assert [row["score"] for row in rest] == ["cosine", "cosine"]
+    assert [first["side"], second["side"]] == [f"attent ({Sides(cases[0]).implementation()})", "textbook"]
+    for row in (first, second):
+        assert 0 < row["forward"] <= row["forward, median"]
+        assert 0 < row["backward"] <= row["backward, median"]
+    assert first["times"] == 1.0
+    assert second["times"] == second["backward"] / first["backward"]
+    assert first["difference"] is None
+    assert second["difference"] < 1e-5
 
 
-@pytest.mark.parametrize("text", ["1,2,3", "1,2,3,4,5", "1,2,3,x", "1,2,0,4", ""])
-def test_a_shape_is_four_numbers(text: str) -> None:
-    with pytest.raises(ShapeError, match="B,H,T,D"):
-        parse_shape(text)
+def test_a_shape_is_four_numbers() -> None:
+    for text in ("1,2,3", "1,2,3,4,5", "1,2,3,x", "1,2,0,4", ""):
+        with pytest.raises(ShapeError, match="B,H,T,D"):
+            parse_shape(text)
     assert parse_shape("1, 2,3,4") == (1, 2, 3, 4)
+
+
+def _die() -> None:
+    os._exit(9)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_has_nothing_to_say() -> None:
+    assert run_in_process(_die) is None
+
+
+@pytest.mark.skipif(platform.system() == "Windows", reason="Windows is not asked")
+def test_the_peak_grows_with_what_is_held() -> None:
+    before = peak_memory() or 0
+    held = np.ones(64 * 2**17)  # 64 MiB
+    after = peak_memory() or 0
+    assert after >= before > 0
+    assert (total_memory() or 0) > after >= held.nbytes / 2**20

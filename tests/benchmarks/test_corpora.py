@@ -26,9 +26,10 @@ def test_sentences_are_made_up_as_long_and_as_uneven_as_captions() -> None:
 
 def test_without_a_path_text_is_made_up_and_its_vocabulary_fits() -> None:
     pairs, tokenizer, name = load_pairs(None, 300)
-    assert name == "made-up sentences"
-    assert tokenizer.size <= 300
+    assert name == "made-up sentences" and tokenizer.size <= 300
     assert bitext(pairs[:40], tokenizer).source.lengths.tolist() == [len(pair.source.split()) for pair in pairs[:40]]
+    with pytest.raises(ArgumentError, match="more than its 4 special ids"):
+        load_pairs(None, 4)
 
 
 def test_multi30k_is_read_from_its_folder(tmp_path: Path) -> None:
@@ -53,5 +54,3 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bare.tsv").write_text("no tab\n", encoding="utf-8")
     with pytest.raises(DataError, match="holds no pair"):
         load_pairs(tmp_path / "bare.tsv", 300)
-    with pytest.raises(ArgumentError, match="more than its 4 special ids"):
-        load_pairs(None, 4)

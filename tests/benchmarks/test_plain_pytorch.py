@@ -6,16 +6,11 @@ from _plain_pytorch import (
     PlainLanguageModel,
     PlainRnn,
     PlainTransformer,
-    sdpa,
-    sdpa_scale,
-    textbook_attention,
     training_update,
 )
 from _training import rnn, transformer
 from torch import nn
 
-from attent.attention import attend, choices
-from attent.attention.scores import SCORES, Dot, ScaledDot
 from attent.models.build import build
 from attent.models.settings import DecoderSettings, RnnSettings, TransformerSettings
 from attent.text.batches import Batch
@@ -47,41 +42,18 @@ def test_one_update_of_adam_by_hand(precision) -> None:
     torch.testing.assert_close(model.logits.detach()[0], expected, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("name", sorted(SCORES))
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_textbook_is_the_formula(name: str, causal: bool) -> None:
-    query, key, value = (torch.randn(2, 3, 7, 5) for _ in range(3))
-    score = choices.score_for(name, 5, 5, 3)
-    expected = attend(query, key, value, score=score, mask="causal" if causal else None, implementation="reference")
-    torch.testing.assert_close(textbook_attention(query, key, value, score, causal=causal), expected)
-
-
-def test_the_fused_function_has_two_scores() -> None:
-    query, key, value = (torch.randn(2, 3, 7, 5) for _ in range(3))
-    for score in (Dot(), ScaledDot(), ScaledDot(scale=0.3)):
-        scale = sdpa_scale(score, 5)
-        torch.testing.assert_close(
-            sdpa(query, key, value, scale, causal=True), textbook_attention(query, key, value, score, causal=True)
-        )
-    assert sdpa_scale(choices.score("cosine"), 5) is None
-
-
-RNN = RnnSettings(embedding_width=6, width=8, encoder_width=5)
-
-
 def batch(source: list[list[int]], target: list[list[int]]) -> Batch:
     sources, targets = torch.tensor(source), torch.tensor(target)
     lengths = [(tensor != 0).sum(1) for tensor in (sources, targets)]
     return Batch(sources, lengths[0], targets, targets, lengths[1], int(lengths[1].sum()))
 
 
+RNN = RnnSettings(embedding_width=6, width=8, encoder_width=5)
 TRANSFORMER = TransformerSettings(encoder_layers=1, decoder_layers=2, width=8, feed_forward=12, heads=2)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(
-    "model", [PlainRnn(RNN, 13, packed=True), PlainTransformer(TRANSFORMER, 13)], ids=["rnn", "transformer"]
-)
+@pytest.mark.parametrize("model", [PlainRnn(RNN, 13, packed=True), PlainTransformer(TRANSFORMER, 13)])
 def test_no_step_sees_later_tokens_or_padding(model: nn.Module) -> None:
     model.eval()
     inputs = batch([[5, 6, 7, 0, 0], [4, 5, 9, 8, 7]], [[2, 5, 6, 7], [2, 4, 8, 9]])
