@@ -1,11 +1,6 @@
-import os
-import platform
-
 import attention
-import numpy as np
 import pytest
 import torch
-from _machine import peak_memory, run_in_process, total_memory
 from attention import ATTENT, Case, Sides, backward_memory, compare, measure, parse_shape
 
 from attent.attention.scores import SCORES
@@ -68,21 +63,3 @@ def test_a_shape_is_four_numbers() -> None:
         with pytest.raises(ShapeError, match="B,H,T,D"):
             parse_shape(text)
     assert parse_shape("1, 2,3,4") == (1, 2, 3, 4)
-
-
-def _die() -> None:
-    os._exit(9)
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_has_nothing_to_say() -> None:
-    assert run_in_process(_die) is None
-
-
-@pytest.mark.skipif(platform.system() == "Windows", reason="Windows is not asked")
-def test_the_peak_grows_with_what_is_held() -> None:
-    before = peak_memory() or 0
-    held = np.ones(64 * 2**17)  # 64 MiB
-    after = peak_memory() or 0
-    assert after >= before > 0
-    assert (total_memory() or 0) > after >= held.nbytes / 2**20

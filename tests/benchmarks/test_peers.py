@@ -189,11 +189,3 @@ def test_precision_of_explanations_at_the_size_of_the_truth(monkeypatch: pytest.
     numbers = torch.tensor([0.1, -0.9, 0.5, 0.4])
     assert explanations.precision(numbers, frozenset({2, 3})) == 1.0
     assert explanations.precision(numbers, frozenset({1, 2})) == 0.5
-    scores = explanations.Scores(dict.fromkeys(explanations.METHODS[:-1], 0.5), 0.25, 1.0)
-    lines = explanations.table([("dates", [scores, scores])]).splitlines()
-    assert lines[2] == "| weights, last layer, mean over heads | 0.500 ± 0.000 |"
-    assert lines[-3:] == [
-        "| rollout | – |",
-        "| chance | 0.250 ± 0.000 |",
-        "| steps that are right, by seed | 1.000, 1.000 |",
-    ]

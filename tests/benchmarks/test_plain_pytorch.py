@@ -2,12 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from _plain_pytorch import (
-    PlainLanguageModel,
-    PlainRnn,
-    PlainTransformer,
-    training_update,
-)
+from _plain_pytorch import PlainLanguageModel, PlainRnn, PlainTransformer, training_update
 from _training import rnn, transformer
 from torch import nn
 

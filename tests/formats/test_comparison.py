@@ -57,10 +57,7 @@ def test_engines_are_judged_by_references() -> None:
     assert own == actual == own_wide
     assert own[1] == pytest.approx(100)
     assert wide[1] == chrf(["ABCABC", "BCA", "CAB"], lines).score < 100
-    assert result.report("other, int8", limit=0) == [
-        "compared on 3 lines of a file",
-        "greedy: 0 of 3 lines differ from attent's own",
-        f"  attent: BLEU {own[0]:.2f}, chrF2 100.00; other, int8: BLEU {own[0]:.2f}, chrF2 100.00",
+    assert result.report("other, int8", limit=0)[3:] == [
         "beam 5: 3 of 3 lines differ from attent's own",
         f"  attent: BLEU {own[0]:.2f}, chrF2 100.00; other, int8: BLEU {wide[0]:.2f}, chrF2 {wide[1]:.2f}",
     ]

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from attent.errors import ArgumentError, AttentError, RunError
-from attent.formats.ctranslate2 import CTranslate2Engine, load, write
+from attent.formats.ctranslate2 import POSITIONS, CTranslate2Engine, load, max_length, unsupported, vocabulary, write
 from attent.formats.manifest import Manifest
 from attent.runs.folder import Run, read
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import CharTokenizer, WordTokenizer
 from attent.text.tokenizers import BpeTokenizer
 
 # lengths that leave padding, an empty text, and a character that nobody knows
@@ -141,3 +142,39 @@ def test_torch_keeps_its_threads(run: Run, tmp_path: Path) -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, None),
+        ({"score": "vaswani", "normalizer": "softmax", "position": "none"}, None),
+        ({"score": "additive"}, "it has no score 'additive', only scaled_dot and dot"),
+        ({"normalizer": "sparsemax"}, "it has no normalizer 'sparsemax', only softmax"),
+        ({"position": "alibi"}, "it has position 'alibi' only in decoders, not in encoders"),
+        ({"position": "relative_bias"}, "one table for all layers, and in this model each layer has its own"),
+        ({"kind": "rnn"}, "it does not support recurrent models"),
+    ],
+)
+def test_what_cannot_be_expressed_has_a_reason(make_run, settings: dict[str, str], reason: str | None) -> None:
+    result = unsupported(read(make_run(**settings)))
+    assert result is None if reason is None else reason in str(result)
+
+
+@pytest.mark.parametrize(("position", "limit"), [("sinusoidal", POSITIONS), ("learned", 40), ("rotary", None)])
+def test_positions_end_where_their_table_does(make_run, position: str, limit: int | None) -> None:
+    assert max_length(read(make_run(position=position, maximum_length=40))) == limit
+
+
+def test_every_id_has_a_name_of_its_own() -> None:
+    assert vocabulary(CharTokenizer("ab ")) == ["<pad>", "<unk>", "<s>", "</s>", "a", "b", " "]
+    assert vocabulary(WordTokenizer([" a", "a", "<5>", "\n"]))[4:] == [" a", "a", "<5>", "\n"]
+
+    class Same(CharTokenizer):
+        def decode(self, ids: object) -> str:
+            return super().decode(ids).replace("b", "a")
+
+    assert vocabulary(Same("ab"))[4:] == ["a", "<5>"]
+    names = vocabulary(BpeTokenizer.learn(["so many words as there are, so many pieces"] * 9, 300))
+    assert len(set(names)) == len(names)
+    assert " so" in names

@@ -16,13 +16,6 @@ from attent.attention.attend import attend, explain
 from attent.attention.masks import Causal
 from attent.errors import AttentError
 from attent.formats.onnx_graphs import (
-    AFTER,
-    ENCODER,
-    LENGTHS,
-    LOGITS,
-    SOURCE,
-    STEP,
-    TOKENS,
     StepGraph,
     TraceInputs,
     compute_plainly,
@@ -31,7 +24,6 @@ from attent.formats.onnx_graphs import (
     lstm,
     traced_all_steps,
     tracing,
-    translations,
     unflatten_state,
     write,
 )
@@ -108,11 +100,6 @@ def test_shapes_are_known_without_numbers() -> None:
             torch.library.opcheck(operator, (inputs, *states, *weights), test_utils="test_faketensor")
 
 
-def test_onnx_has_both() -> None:
-    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
-    assert set(translations()) == {torch.ops.attent.traced_gru.default, torch.ops.attent.traced_lstm.default}
-
-
 class Pair(NamedTuple):
     one: Tensor
     other: Tensor | None = None
@@ -140,45 +127,6 @@ def test_tensors_of_a_state_have_the_names_of_their_paths_and_are_replaced_in_th
     assert all(first is second for (_, first), second in zip(flatten_state(result), inputs, strict=True))
     assert type(result.layers[0]) is Pair
     assert result.layers[1] is None
-
-
-@pytest.mark.slow
-def test_both_graphs_have_rows_and_lengths_of_any_number(exported) -> None:
-    import onnx
-
-    names = [part.name for part in exported.manifest.state]
-    for file, inputs, outputs in (
-        (ENCODER, [SOURCE, LENGTHS], [LOGITS, *names]),
-        (
-            STEP,
-            [TOKENS, *names],
-            [LOGITS, *(AFTER + part.name for part in exported.manifest.state if not part.is_constant)],
-        ),
-    ):
-        graph = onnx.load(exported.folder / file).graph
-        assert [value.name for value in graph.input] == inputs
-        assert [value.name for value in graph.output] == outputs
-        shapes = {
-            value.name: [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
-            for value in graph.input
-        }
-        assert all(shape[0] == "rows" for name, shape in shapes.items() if name != "state.length")
-        if file == STEP:
-            assert shapes["state.written.0.value"] == ["rows", 4, "written", 6]
-            assert shapes["state.source.0.value"] == ["rows", 4, "source_length", 6]
-
-
-@pytest.mark.slow
-def test_the_state_says_what_a_search_moves(exported) -> None:
-    values = {part.name: (part.side, part.is_constant) for part in exported.manifest.state}
-    assert values == {
-        "state.length": ("neither", False),
-        "state.lengths": ("source", True),
-        "state.written.0.key.features": ("written", False),
-        "state.written.0.value": ("written", False),
-        "state.source.0.key.features": ("source", True),
-        "state.source.0.value": ("source", True),
-    }
 
 
 @pytest.mark.parametrize(

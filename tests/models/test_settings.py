@@ -1,8 +1,6 @@
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from attent.models.build import build
-from attent.models.rnn import RNN
 from attent.models.settings import (
     SETTINGS,
     DecoderSettings,
@@ -12,7 +10,6 @@ from attent.models.settings import (
     TransformerSettings,
     keys_of,
 )
-from attent.models.transformer import Transformer
 
 
 class Whole(BaseModel):
@@ -54,13 +51,6 @@ def test_what_is_wrong_is_found_under_its_own_name(kind: str) -> None:
 def test_what_is_no_model_is_refused(model: object, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Whole.model_validate({"model": model})
-
-
-def test_settings_become_their_model() -> None:
-    assert type(build(TransformerSettings(width=8, feed_forward=5), 13, 11)) is Transformer
-    model = build(RnnSettings(width=8), 13, 11)
-    assert type(model) is RNN
-    assert model.to_logits.weight.shape == (11, 128)
 
 
 @pytest.mark.parametrize(

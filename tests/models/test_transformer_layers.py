@@ -4,9 +4,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from attent.layers.residual import Stream
-from attent.models.model import Memory
 from attent.models.settings import TransformerSettings
-from attent.models.transformer_layers import Decoder, DecoderLayer, Encoder, EncoderLayer
+from attent.models.transformer_layers import DecoderLayer, Encoder, EncoderLayer
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=2, width=6, feed_forward=7, heads=2, dropout=0.0)
 
@@ -41,18 +40,6 @@ def test_positions_inside_attention_are_for_self_attention_alone() -> None:
     layer = DecoderLayer(SETTINGS.model_copy(update={"position": "rotary"}))
     assert layer.self_attention.position is not None
     assert layer.cross_attention.position is None
-
-
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_a_decoder_goes_on_where_it_stopped(norm: str) -> None:
-    decoder = Decoder(SETTINGS.model_copy(update={"norm": norm}))
-    features, memory = torch.randn(2, 5, 6), Memory(torch.randn(2, 7, 6), torch.tensor([7, 3]))
-    source = tuple(layer.cross_attention.remember(memory.features) for layer in decoder.layers)
-    whole, _ = decoder(features, (None, None), source, memory.lengths)
-    first, written = decoder(features[:, :2], (None, None), source, memory.lengths)
-    rest, written = decoder(features[:, 2:], written, source, memory.lengths)
-    torch.testing.assert_close(torch.cat((first, rest), 1), whole)
-    assert [cache.length for cache in written] == [5, 5]
 
 
 @pytest.mark.parametrize("kind", ["post", "pre"])

@@ -114,10 +114,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         r"config\.json is damaged: the target tokenizer has the unknown kind 'rune'",
     ),
     "no weights": (lambda run: (run / "model.safetensors").unlink(), r"model\.safetensors is missing or damaged: "),
-    "no tokenizer": (
-        lambda run: (run / "source.tokenizer.json").unlink(),
-        r"source\.tokenizer\.json cannot be read",
-    ),
+    "no tokenizer": (lambda run: (run / "source.tokenizer.json").unlink(), r"source\.tokenizer\.json cannot be read"),
 }
 
 

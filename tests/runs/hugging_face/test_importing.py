@@ -39,7 +39,8 @@ MARIAN = {
     },
 }
 M2M100 = {"m2m100": {}, "nllb-untied": {"nllb": True, "tie_word_embeddings": False, "activation_function": "swish"}}
-LANGUAGES = {"m2m100": ("en", "fr"), "nllb-untied": ("eng_Latn", "deu_Latn")}
+# Source, target, and the mark of the target.
+LANGUAGES = {"m2m100": ("en", "fr", "__fr__"), "nllb-untied": ("eng_Latn", "deu_Latn", "deu_Latn")}
 SOURCES = random_translators.sources(24)
 LIMIT = 30
 # Below this difference of two scores, in nats a token, either may be the best.
@@ -69,7 +70,7 @@ def model_pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp(name) / "model"
     write: Any = random_translators.marian if name in MARIAN else random_translators.m2m100
     reference = write(folder, **(MARIAN | M2M100)[name])
-    languages = LANGUAGES.get(name, (None, None))
+    *languages, mark = LANGUAGES.get(name, (None, None, None))
     run = read(folder, *languages)
     source = FAMILIES[reference.config.model_type](SourceFolder(folder), *languages)
     ids = [
@@ -77,12 +78,7 @@ def model_pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         for side in source.vocabularies
     ]
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    marks = [
-        mark
-        for mark in (languages[1], f"__{languages[1]}__")
-        if languages[1] and mark in source.vocabularies[1].names.values()
-    ]
-    forced = tokenizer.convert_tokens_to_ids(marks[0]) if marks else None
+    forced = tokenizer.convert_tokens_to_ids(mark) if mark else None
     return Both(reference, tokenizer, of_run(run), *ids, forced)
 
 
