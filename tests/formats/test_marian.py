@@ -18,7 +18,7 @@ from attent.runs.folder import Run, read
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import of_run
 from attent.text.tokenizer import BOS
-from attent.text.tokenizers import BpeTokenizer, SentencePieceTokenizer, UnigramTokenizer
+from attent.text.tokenizers import BpeTokenizer, UnigramTokenizer
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 LINES = random_translators.lines()[:600]
@@ -68,20 +68,6 @@ def test_transformers_computes_the_same(run: Run, tmp_path: Path) -> None:
         result = reference.generate(input_ids=read_ids, max_length=22)[0].tolist()[1:]
         result = result[: result.index(0)] if 0 in result else result
         assert [ids[token] for token in result][:20] == [*best[0].tokens]
-
-
-def test_it_is_imported_again(run: Run, tmp_path: Path) -> None:
-    write(run, "RUN", tmp_path / "model")
-    reread = hugging_face.read(tmp_path / "model")
-    assert isinstance(reread.target_tokenizer, SentencePieceTokenizer)
-    settings = SearchSettings(maximum_length=20)
-    # a source that ends with </s>, as those of an imported model do
-    encoded = [[*run.source_tokenizer.encode(text), 3] for text in SOURCES]
-    actual = of_run(run).search_encoded(encoded, [()] * len(SOURCES), settings, 8)
-    reference = of_run(reread).search(SOURCES, settings)
-    assert [[reread.target_tokenizer.piece(token) for token in best[0].tokens] for best in reference] == [
-        [run.target_tokenizer.name(token) for token in best[0].tokens] for best in actual
-    ]
 
 
 def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:

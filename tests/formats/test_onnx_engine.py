@@ -53,18 +53,6 @@ def test_a_prefix_is_continued(exported) -> None:
     assert_same_hypotheses(*make_engines(*exported), SearchSettings(beam=2), prefixes=["12"] * len(TEXTS))
 
 
-def test_it_keeps_the_contract_with_logits_for_features(exported) -> None:
-    run, folder, manifest = exported
-    model = OnnxModel(folder, manifest)
-    source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0], [9, 0, 0]]), torch.tensor([3, 2, 1])
-    tokens = torch.tensor([[BOS, 5, 6, 7], [BOS, 6, 5, 4], [BOS, 4, 4, 4]])
-    with torch.no_grad():
-        expected = run.model.output(run.model.decode(run.model.encode(source, lengths), tokens))
-    actual = model.output(model.decode(model.encode(source, lengths), tokens))
-    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
-    assert model.longest is None
-
-
 def test_equal_rows_are_computed_once(exported) -> None:
     model = OnnxModel(exported.folder, exported.manifest)
     source, lengths = torch.tensor([[4, 5], [6, 0], [6, 0], [6, 0]]), torch.tensor([2, 1, 1, 1])

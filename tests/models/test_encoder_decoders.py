@@ -159,6 +159,12 @@ def test_what_does_not_fit_is_refused(kind: str) -> None:
         make({"kind": kind, "share_embeddings": "all"})
     with pytest.raises(ShapeError, match=r"lengths \(B,\), got \(3, 7\) and \(2,\)"):
         make({"kind": kind}).encode(torch.ones(3, 7, dtype=torch.long), torch.tensor([7, 2]))
+    with pytest.raises(ShapeError, match="one width, got Dq = 10 and Dk = 14"):
+        make({"attention": "luong", "score": "dot", "encoder_width": 7})
+    with pytest.raises(ArgumentError, match="got score 'dot'"):
+        make({"attention": "bahdanau", "score": "dot", "attention_hidden": 7})
+    with pytest.raises(UnknownNameError, match="did you mean 'additive'"):
+        make({"attention": "bahdanau", "score": "adittive"})
 
 
 @pytest.mark.parametrize("variant", TRANSFORMERS[::2])
@@ -258,12 +264,3 @@ def test_dropout_acts_in_training_alone() -> None:
     assert torch.equal(features(), features())
     model.train()
     assert not torch.equal(features(), features())
-
-
-def test_a_score_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(ShapeError, match="one width, got Dq = 10 and Dk = 14"):
-        make({"attention": "luong", "score": "dot", "encoder_width": 7})
-    with pytest.raises(ArgumentError, match="got score 'dot'"):
-        make({"attention": "bahdanau", "score": "dot", "attention_hidden": 7})
-    with pytest.raises(UnknownNameError, match="did you mean 'additive'"):
-        make({"attention": "bahdanau", "score": "adittive"})

@@ -37,6 +37,12 @@ def write(path: Path, model: Transformer | None = None, *, replace: bool = False
     return model
 
 
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    write(tmp_path / "run")
+    return tmp_path / "run"
+
+
 def tree(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
@@ -88,14 +94,8 @@ NEWER = FORMAT + 1
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no folder": (shutil.rmtree, "run is not a run folder: there is no such folder"),
     "bad JSON": (lambda run: (run / "config.json").write_text('{"format": 4'), r"config\.json is damaged: "),
-    "newer": (
-        config(format=NEWER, versions={"attent": "9.9"}),
-        r"config\.json has format 5, written by attent 9\.9; this attent reads up to 4",
-    ),
-    "newer of nobody": (
-        config(format=NEWER, versions=[]),
-        r"config\.json has format 5, written by attent of a newer version",
-    ),
+    "newer": (config(format=NEWER, versions={"attent": "9.9"}), r"has format 5, written by attent 9\.9; .* up to 4"),
+    "newer of nobody": (config(format=NEWER, versions=[]), "has format 5, written by attent of a newer version"),
     "no table": (lambda run: (run / "config.json").write_text("[]"), "damaged: it has no valid format number"),
     "format of truth": (config(format=True), "damaged: it has no valid format number"),
     "format 0": (config(format=0), "damaged: it has no valid format number"),
@@ -105,26 +105,19 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "unknown score": (config("model", score="dott"), r"config\.json is damaged: model: unknown score .* mean 'dot'"),
     "larger than memory": (config("model", width=10**12), r"config\.json is damaged: model: "),
     "unknown setting": (config("model", colour="red"), r"config\.json is damaged: model\.colour: "),
-    "more layers": (
-        config("model", encoder_layers=2),
-        r"model\.safetensors is damaged: encoder\.layers\.1\.\S+ is missing",
-    ),
-    "unknown tokenizer": (
-        config("tokenizers", target="rune"),
-        r"config\.json is damaged: the target tokenizer has the unknown kind 'rune'",
-    ),
+    "more layers": (config("model", encoder_layers=2), r"safetensors is damaged: encoder\.layers\.1\.\S+ is missing"),
+    "unknown tokenizer": (config("tokenizers", target="rune"), "target tokenizer has the unknown kind 'rune'"),
     "no weights": (lambda run: (run / "model.safetensors").unlink(), r"model\.safetensors is missing or damaged: "),
     "no tokenizer": (lambda run: (run / "source.tokenizer.json").unlink(), r"source\.tokenizer\.json cannot be read"),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_named_in_one_line(tmp_path: Path, name: str) -> None:
+def test_damage_is_named_in_one_line(finished: Path, name: str) -> None:
     damage, message = DAMAGES[name]
-    write(tmp_path / "run")
-    damage(tmp_path / "run")
+    damage(finished)
     with pytest.raises(RunError, match=message) as caught:
-        read(tmp_path / "run")
+        read(finished)
     assert "\n" not in str(caught.value)
 
 
@@ -174,18 +167,16 @@ def test_one_writer_at_a_time_has_a_run(tmp_path: Path) -> None:
     write(tmp_path / "run", replace=True)
 
 
-def test_another_process_is_named_also_while_it_removes_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "run")
-
+def test_another_process_is_named_also_while_it_removes_files(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object) -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
-    with held(tmp_path / "run"):
+    with held(finished):
         monkeypatch.setattr(Path, "rglob", gone)
         with pytest.raises(RunError, match=r"is being trained by another process$"):
-            RunWriter.again(tmp_path / "run")
+            RunWriter.again(finished)
     with pytest.raises(RunError, match=r"run cannot be written: No such file or directory$"):
-        RunWriter.again(tmp_path / "run")
+        RunWriter.again(finished)
 
 
 def test_a_draft_that_is_moved_while_it_is_looked_at_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,21 +201,20 @@ def test_of_two_that_start_at_once_the_second_to_begin_gives_way(tmp_path: Path)
         assert tree(path.parent) == {"run"}
 
 
-def test_weights_that_have_changed_are_known_by_their_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "run")
-    weights = tmp_path / "run" / "model.safetensors"
-    config = read_config(tmp_path / "run")
+def test_weights_that_have_changed_are_known_by_their_digest(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = finished / "model.safetensors"
+    config = read_config(finished)
     assert config.digests == {"model.safetensors": hashlib.sha256(weights.read_bytes()).hexdigest()}
     content = bytearray(weights.read_bytes())
     content[-3] ^= 1
     weights.write_bytes(content)
     with pytest.raises(RunError, match=r"model\.safetensors is damaged: .* SHA-256 "):
-        read(tmp_path / "run")
+        read(finished)
     with monkeypatch.context() as patched:
         patched.setattr(folder, "MAX_HASHED", len(content) - 1)
-        read(tmp_path / "run")
-    write_config(without_digest(config), tmp_path / "run")
-    read(tmp_path / "run")
+        read(finished)
+    write_config(without_digest(config), finished)
+    read(finished)
 
 
 def test_a_run_that_goes_on_has_no_digest_until_it_is_finished(tmp_path: Path) -> None:
@@ -239,9 +229,8 @@ def test_a_run_that_goes_on_has_no_digest_until_it_is_finished(tmp_path: Path) -
     assert read_config(tmp_path / "run").digests == config.digests
 
 
-def test_tokenizers_travel_as_text(tmp_path: Path) -> None:
-    write(tmp_path / "run")
-    source, target = tokenizers_of_text(tokenizers_as_text(tmp_path / "run"), read_config(tmp_path / "run"))
+def test_tokenizers_travel_as_text(finished: Path) -> None:
+    source, target = tokenizers_of_text(tokenizers_as_text(finished), read_config(finished))
     assert (source.encode("cab"), target.encode("10")) == (SOURCE.encode("cab"), TARGET.encode("10"))
     assert (source.size, target.size) == (SOURCE.size, TARGET.size)
 
@@ -291,19 +280,17 @@ def test_drafts_in_use_and_what_may_be_somebody_elses_are_left(tmp_path: Path) -
     assert (victim / "log.jsonl").read_text() == "mine"
 
 
-def test_weights_know_the_tokenizers_that_they_were_written_with(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    write(run)
-    assert is_bound(run)
+def test_weights_know_the_tokenizers_that_they_were_written_with(finished: Path) -> None:
+    assert is_bound(finished)
     # of the same size, and as good as any by itself
-    CharTokenizer("acb").save(run / "source.tokenizer.json")
+    CharTokenizer("acb").save(finished / "source.tokenizer.json")
     with pytest.raises(RunError, match=r"source\.tokenizer\.json does not have the SHA-256"):
-        read(run)
-    SOURCE.save(run / "source.tokenizer.json")
-    read(run)
+        read(finished)
+    SOURCE.save(finished / "source.tokenizer.json")
+    read(finished)
     # as earlier versions wrote them
-    write_tensors(tensors_of(make_model()), run / "model.safetensors")
-    write_config(without_digest(read_config(run)), run)
-    assert not is_bound(run)
-    CharTokenizer("acb").save(run / "source.tokenizer.json")
-    read(run)
+    write_tensors(tensors_of(make_model()), finished / "model.safetensors")
+    write_config(without_digest(read_config(finished)), finished)
+    assert not is_bound(finished)
+    CharTokenizer("acb").save(finished / "source.tokenizer.json")
+    read(finished)

@@ -92,15 +92,9 @@ REFUSED: dict[str, tuple[Change, str]] = {
         tensors(lambda tensor: tensor | {"model.decoder.layers.0.rnn.weight": torch.zeros(2)}),
         r"a recurrent decoder \(SSRU\)",
     ),
-    "whole numbers": (
-        tensors(lambda tensor: tensor | {SHARED: tensor[SHARED].to(torch.int8)}),
-        "must contain floating-point numbers",
-    ),
-    "not finite": (tensors(lambda tensor: tensor | {SHARED: tensor[SHARED] / 0}), "not finite"),
-    "untied": (
-        tensors(lambda tensor: tensor | {"lm_head.weight": tensor[SHARED] + 1}),
-        "differs from model.shared.weight",
-    ),
+    "whole numbers": (tensors(lambda own: own | {SHARED: own[SHARED].to(torch.int8)}), "must contain floating-point"),
+    "not finite": (tensors(lambda own: own | {SHARED: own[SHARED] / 0}), "not finite"),
+    "untied": (tensors(lambda own: own | {"lm_head.weight": own[SHARED] + 1}), "differs from model.shared.weight"),
     "elsewhere": (indexed({SHARED: "../model.safetensors"}), "must name safetensors files in the folder"),
     "index without its file": (indexed({SHARED: "model-1.safetensors"}), "model-1.safetensors is missing"),
     "ids that are none": (text("vocab.json", '{"a": "b"}'), "must map pieces to ids"),
@@ -130,15 +124,15 @@ def test_a_folder_that_cannot_be_imported_is_refused_in_one_line(
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
 
 
-# Sizes of config.json, and those that must be the same.
-SIZES = {
-    "d_model": (),
-    "encoder_layers": (),
-    "encoder_ffn_dim": ("decoder_ffn_dim",),
-    "encoder_attention_heads": ("decoder_attention_heads",),
-    "max_position_embeddings": (),
-    "vocab_size": ("decoder_vocab_size",),
-}
+# Sizes of config.json that must be the same.
+SIZES = (
+    ["d_model"],
+    ["encoder_layers"],
+    ["encoder_ffn_dim", "decoder_ffn_dim"],
+    ["encoder_attention_heads", "decoder_attention_heads"],
+    ["max_position_embeddings"],
+    ["vocab_size", "decoder_vocab_size"],
+)
 
 
 @pytest.mark.parametrize("family", ["marian", "m2m100"])
@@ -152,15 +146,15 @@ def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
     languages = () if family == "marian" else ("en", "fr")
     read(tmp_path / "model", *languages)
     settings = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))
-    for name, same in SIZES.items():
+    for names in SIZES:
         for value in (2**18, 2**22):
-            changed = settings | {key: value for key in (name, *same) if key in settings}
+            changed = settings | {name: value for name in names if name in settings}
             (tmp_path / "model" / "config.json").write_text(json.dumps(changed), "utf-8")
             tracemalloc.start()
             try:
                 with pytest.raises(RunError, match=r"cannot be imported: \S[^\n]*$"):
                     read(tmp_path / "model", *languages)
-                assert tracemalloc.get_traced_memory()[1] < 10_000_000, name
+                assert tracemalloc.get_traced_memory()[1] < 10_000_000, names
             finally:
                 tracemalloc.stop()
 

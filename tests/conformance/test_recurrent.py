@@ -1,21 +1,72 @@
-"""Luong et al. (2015), §3.1 and §3.2, as the paper writes them, a step and a key at a time in float64.
+"""Recurrent translators' attention as the papers write it: one query and one key at a time, in float64.
 
-Location, local-m, local-p.
+Scores of Bahdanau et al. (2015) and Luong et al. (2015, §3.1), and location, local-m and local-p (§3.2).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
+from attent.attention import attend
+from attent.attention.base import Score
 from attent.attention.capture.watch import watch
+from attent.attention.scores import Additive, Concat, Dot, Gated, General, ScaledDot
 from attent.models.model import Memory
 from attent.models.rnn import RNN
 from attent.models.settings import RnnSettings
+
+# the score for (query, key, hidden) widths, and its number for one query and one key
+WRITTEN: dict[str, tuple[Callable[[int, int, int], Score], Callable[[Any, Tensor, Tensor], Tensor]]] = {
+    # Bahdanau et al. 2015, A.1.2: vᵀ tanh(W s + U h)
+    "additive": (
+        Additive,
+        lambda score, q, k: score.v @ torch.tanh(score.query_weight.T @ q + score.key_weight.T @ k + score.bias),
+    ),
+    # Luong et al. 2015, eq. 8: vᵀ tanh(W [h; h̄]) and hᵀ W h̄, and §3.1: W h
+    "concat": (Concat, lambda score, q, k: score.v @ torch.tanh(score.weight.T @ torch.cat((q, k)))),
+    "general": (lambda query, key, hidden: General(query, key), lambda score, q, k: q @ score.weight @ k),
+    # σ(w_q·q + w_k·k + b) · qᵀk
+    "gated": (
+        lambda query, key, hidden: Gated(query, query),
+        lambda score, q, k: (score.query_weight.T @ q + score.key_weight.T @ k + score.bias[0]).sigmoid()[0] * (q @ k),
+    ),
+    "dot": (lambda query, key, hidden: Dot(), lambda score, q, k: q @ k),
+    "scaled_dot": (lambda query, key, hidden: ScaledDot(), lambda score, q, k: q @ k / math.sqrt(len(k))),
+}
+OF_ONE_WIDTH = ("gated", "dot", "scaled_dot")
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@settings(max_examples=15)
+@given(
+    sizes=st.tuples(*[st.integers(1, 5)] * 6),
+    seed=st.integers(0, 99),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_the_context_is_the_papers(name: str, sizes: tuple[int, ...], seed: int, dtype: torch.dtype) -> None:
+    queries, keys, query_width, key_width, value_width, hidden = sizes
+    build, formula = WRITTEN[name]
+    torch.manual_seed(seed)
+    score = build(query_width, key_width, hidden)
+    query = torch.randn(queries, query_width)
+    key, value = torch.randn(keys, query_width if name in OF_ONE_WIDTH else key_width), torch.randn(keys, value_width)
+    context, weights = attend(*(tensor.to(dtype) for tensor in (query, key, value)), score=score, return_map=True)
+    dense_weights = weights.dense()
+    score.double()
+    scores = torch.stack([torch.stack([formula(score, q, k) for k in key.double()]) for q in query.double()])
+    expected = torch.exp(scores) / torch.exp(scores).sum(-1, keepdim=True)
+    close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
+    torch.testing.assert_close(context.double(), expected @ value.double(), **close)
+    torch.testing.assert_close(dense_weights.double(), expected, **close)
+
 
 SMALL = {"embedding_width": 6, "width": 10, "attention": "luong", "local_window": 2}
 VARIANTS: list[dict[str, Any]] = [
@@ -43,18 +94,10 @@ def paper(model: RNN, state: Tensor, memory: Tensor, step: int) -> Tensor:
     attention, settings = model.decoder.cross_attention, model.settings
     score: Any = attention.score
     source = len(memory)
-    match settings.score:
-        case "location":
-            scores = [(score.weight.T @ state)[position] for position in range(source)]
-        case "general":
-            scores = [state @ score.weight @ memory[position] for position in range(source)]
-        case "dot":
-            scores = [state @ memory[position] for position in range(source)]
-        case _:
-            scores = [
-                score.v @ torch.tanh(score.weight.T @ torch.cat((state, memory[position])))
-                for position in range(source)
-            ]
+    if settings.score == "location":
+        scores = list((score.weight.T @ state)[:source])
+    else:
+        scores = [WRITTEN[settings.score][1](score, state, memory[position]) for position in range(source)]
     if settings.local == "none":
         total = sum(score.exp() for score in scores)
         return torch.stack([score.exp() / total for score in scores])
