@@ -7,7 +7,7 @@ import pytest
 from _corpora import bitext, load_pairs, synthetic_pairs
 
 from attent.comparison.length import MULTI30K
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError
 from attent.text.text import Pair
 
 
@@ -42,15 +42,3 @@ def test_multi30k_is_read_from_its_folder(tmp_path: Path) -> None:
     assert list(pairs) == [Pair("a dog runs", "ein hund rennt"), Pair("a cat sleeps", "eine katze schläft")]
     assert tokenizer.decode(tokenizer.encode("ein hund")) == "ein hund"
     assert "Multi30k" in name
-
-
-def test_what_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="no folder of Multi30k"):
-        load_pairs(tmp_path, 300)
-    with pytest.raises(ArgumentError, match=r"in \.tsv or \.jsonl"):
-        load_pairs(tmp_path / "a.txt", 300)
-    with pytest.raises(DataError, match="cannot be read"):
-        load_pairs(tmp_path / "a.tsv", 300)
-    (tmp_path / "bare.tsv").write_text("no tab\n", encoding="utf-8")
-    with pytest.raises(DataError, match="holds no pair"):
-        load_pairs(tmp_path / "bare.tsv", 300)

@@ -4,8 +4,6 @@ Whoever serves returns what the formula defines. No sequence, head, query or val
 key gives zeros; keys without features are all alike. Each has gradients of the inputs' shapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Every implementation, by name and chosen, where float32 is hard put. The unit of
 in float32, in the worst of a few orders of the features, 4·10⁻⁶ of the largest number at least.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

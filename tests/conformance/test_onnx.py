@@ -4,8 +4,6 @@ See https://onnx.ai/onnx/operators/onnx__Attention.html. Names are changed, head
 masks widened to all keys; what attention computes, `attend` and its map compute.
 """
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from functools import cache

@@ -1,7 +1,5 @@
 """PyTorch's own attention as an oracle, over drawn shapes, masks and head layouts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 Scores of Bahdanau et al. (2015) and Luong et al. (2015, §3.1), and location, local-m and local-p (§3.2).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

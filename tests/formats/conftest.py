@@ -1,7 +1,5 @@
 """Run folders of untrained models: their translations are nonsense, but the same from every engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What every encoder-decoder keeps to, and what Transformers and RNNs do each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Run folders of formats 1 to 3, whose names a later version changed, load on under the present ones."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Results in a file: killed at any moment and resumed, it is the file of a command that nobody killed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -14,26 +12,20 @@ SETTINGS = {"beam": "1"}
 
 
 def fill(
-    path: Path,
-    lines: list[str],
-    *,
-    resume: bool = True,
-    stop: int | None = None,
-    settings: dict[str, str] | None = None,
+    path: Path, lines: list[str], *, resume: bool = True, stop: int = 0, settings: dict[str, str] = SETTINGS
 ) -> list[int]:
     """Write the capitals of lines in chunks of three, up to so many writes, as if killed then.
 
     Return the lines that were read.
     """
-    read, writes = list[int](), 0
-    with ResultFile(path, settings or SETTINGS, resume=resume) as results:
+    read = list[int]()
+    with ResultFile(path, settings, resume=resume) as results:
         pending = list[str]()
         for number, line in results.remaining(iter(lines)):
             read.append(number)
             results.write(line.upper())
             pending.append(line)
-            writes += 1
-            if writes == stop:
+            if len(read) == stop:
                 results._file.flush()  # pyright: ignore[reportPrivateUsage]
                 return read
             if len(pending) == 3:

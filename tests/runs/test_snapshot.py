@@ -3,8 +3,6 @@
 It stays as it is when the folder changes.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
