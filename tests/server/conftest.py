@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +23,17 @@ from attent.server.translated_files import TranslatedFiles
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer
 
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .!?"
 Serve = Callable[..., TestClient]
 
@@ -28,15 +41,9 @@ Serve = Callable[..., TestClient]
 def untrained(seed: int) -> Translator:
     torch.manual_seed(seed)
     source, target = CharTokenizer(LETTERS), CharTokenizer("0123456 ")
-    small = {
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "width": 16,
-        "feed_forward": 17,
-        "heads": 2,
-        "share_embeddings": "none",
-    }
-    return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
+    small = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "feed_forward": 17, "heads": 2}
+    settings = TransformerSettings.model_validate(small | {"share_embeddings": "none"})
+    return Translator(Transformer(settings, source.size, target.size), source, target)
 
 
 @pytest.fixture(scope="session")
@@ -46,10 +53,10 @@ def translators() -> dict[str, Translator]:
 
 @pytest.fixture
 def catalog(translators: dict[str, Translator], tmp_path: Path) -> RunCatalog:
-    for name in translators:
-        (tmp_path / name.replace(":", "-")).mkdir()
-        (tmp_path / name.replace(":", "-") / "config.json").write_text("{}")
     paths = [tmp_path / name.replace(":", "-") for name in translators]
+    for path in paths:
+        path.mkdir()
+        (path / "config.json").write_text("{}")
     pairs = [(name[:2], name[3:]) for name in translators]
     return RunCatalog(paths, pairs, lambda path: translators[path.name.replace("-", ":")])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,6 +12,8 @@ import pytest
 from attent.server.batcher import Batcher
 from attent.server.errors import RequestError
 from attent.server.settings import ServerSettings
+
+Start = Callable[..., Batcher]
 
 
 @dataclass(eq=False)
@@ -32,58 +34,51 @@ class Upper:
 
 
 @pytest.fixture
-def work() -> Iterator[Upper]:
-    work = Upper()
-    yield work
+def work() -> Upper:
+    return Upper()
+
+
+@pytest.fixture
+def batcher(work: Upper) -> Iterator[Start]:
+    queues = list[Batcher]()
+
+    def start(**settings: object) -> Batcher:
+        queues.append(Batcher(ServerSettings(**{"window": 50.0} | settings)))
+        return queues[-1]
+
+    yield start
     work.may_go.set()
-
-
-def batcher(**settings: object) -> Batcher:
-    return Batcher(ServerSettings(**{"window": 50.0} | settings))
+    for queue in queues:
+        queue.close()
 
 
 async def begun(work: Upper) -> None:
     await asyncio.to_thread(work.has_begun.wait, 30)
 
 
-def test_requests_share_a_batch(work: Upper) -> None:
-    work.may_go.set()
-
-    async def ask(queue: Batcher) -> list[list[str]]:
-        return await asyncio.gather(*(queue.submit([f"a{number}", "b"], work) for number in range(5)))
-
-    queue = batcher()
-    assert asyncio.run(ask(queue)) == [[f"A{number}", "B"] for number in range(5)]
-    assert [len(batch) for batch in work.batches] == [10]
-    queue.close()
-
-
-def test_other_work_has_another_batch(work: Upper) -> None:
-    second = Upper()
+def test_requests_of_the_same_work_share_a_batch(batcher: Start, work: Upper) -> None:
+    second, queue = Upper(), batcher()
     work.may_go.set()
     second.may_go.set()
 
-    async def ask(queue: Batcher) -> list[list[str]]:
-        return [
-            *await asyncio.gather(queue.submit(["a"], work), queue.submit(["b"], second), queue.submit(["c"], work))
-        ]
+    async def ask() -> list[list[str]]:
+        requests = (queue.submit(["a", "b"], work), queue.submit(["b"], second), queue.submit(["c"], work))
+        return [*await asyncio.gather(*requests)]
 
-    queue = batcher()
-    assert asyncio.run(ask(queue)) == [["A"], ["B"], ["C"]]
-    assert (work.batches, second.batches) == ([["a", "c"]], [["b"]])
-    queue.close()
+    assert asyncio.run(ask()) == [["A", "B"], ["B"], ["C"]]
+    assert (work.batches, second.batches) == ([["a", "b", "c"]], [["b"]])
 
 
-def test_a_batch_takes_those_of_like_length_with_the_oldest(work: Upper) -> None:
+def test_a_batch_takes_those_of_like_length_with_the_oldest(batcher: Start, work: Upper) -> None:
     work.may_go.set()
-    queue = batcher(batch=3)
-    asyncio.run(queue.submit(["aaaa", "b", "cccccc", "dddd", "ee", "ffff"], work))
-    assert work.batches[0] in (["aaaa", "dddd", "ffff"], ["ee", "aaaa", "dddd"])
-    queue.close()
+    asyncio.run(batcher(batch=3).submit(["aaaa", "b", "cccccc", "dddd", "ee", "ffff"], work))
+    assert work.batches[0] == ["ee", "aaaa", "dddd"]
 
 
-def test_a_full_queue_refuses_at_once_and_a_request_is_taken_whole_or_not(work: Upper) -> None:
-    async def ask(queue: Batcher) -> None:
+def test_a_full_queue_refuses_at_once_and_a_request_is_taken_whole_or_not(batcher: Start, work: Upper) -> None:
+    queue = batcher(queue_limit=4)
+
+    async def ask() -> None:
         first = asyncio.create_task(queue.submit(["a"], work))
         await begun(work)
         second = asyncio.create_task(queue.submit(["b"] * 3, work))
@@ -96,49 +91,26 @@ def test_a_full_queue_refuses_at_once_and_a_request_is_taken_whole_or_not(work: 
         assert (await first, await second) == (["A"], ["B"] * 3)
         assert await queue.submit(["c", "d"], work) == ["C", "D"]
 
-    queue = batcher(queue_limit=4)
-    asyncio.run(ask(queue))
-    queue.close()
+    asyncio.run(ask())
 
 
-def test_who_goes_takes_the_sentences_along(work: Upper) -> None:
-    async def ask(queue: Batcher) -> None:
-        first = asyncio.create_task(queue.submit(["a"], work))
-        await begun(work)
-        gone = asyncio.create_task(queue.submit(["b", "c"], work))
-        await asyncio.sleep(0)
-        assert queue.waiting == 2
-        gone.cancel()
-        await asyncio.wait([gone])
-        assert queue.waiting == 0
-        work.may_go.set()
-        assert await first == ["A"]
-
-    queue = batcher()
-    asyncio.run(ask(queue))
-    queue.close()
-    assert work.batches == [["a"]]
-
-
-def test_a_request_that_takes_too_long_is_given_up(work: Upper) -> None:
-    queue = batcher(timeout=0.2)
+def test_a_request_that_takes_too_long_is_given_up(batcher: Start, work: Upper) -> None:
     with pytest.raises(RequestError, match="too long"):
-        asyncio.run(queue.submit(["a"], work))
-    work.may_go.set()
-    queue.close()
+        asyncio.run(batcher(timeout=0.2).submit(["a"], work))
 
 
-def test_an_error_is_its_own_batchs(work: Upper) -> None:
+def test_an_error_is_its_own_batchs(batcher: Start, work: Upper) -> None:
     work.may_go.set()
     queue = batcher()
     with pytest.raises(RequestError, match="bad"):
         asyncio.run(queue.submit(["bad"], work))
     assert asyncio.run(queue.submit(["a"], work)) == ["A"]
-    queue.close()
 
 
-def test_the_end_finishes_what_waits_and_refuses_what_comes(work: Upper) -> None:
-    async def ask(queue: Batcher) -> None:
+def test_the_end_finishes_what_waits_and_refuses_what_comes(batcher: Start, work: Upper) -> None:
+    queue = batcher(batch=1)
+
+    async def ask() -> None:
         tasks = [asyncio.create_task(queue.submit([text], work)) for text in "ab"]
         await begun(work)
         closing = asyncio.create_task(asyncio.to_thread(queue.close))
@@ -150,4 +122,4 @@ def test_the_end_finishes_what_waits_and_refuses_what_comes(work: Upper) -> None
         assert await asyncio.gather(*tasks) == [["A"], ["B"]]
         await closing
 
-    asyncio.run(ask(batcher(batch=1)))
+    asyncio.run(ask())

@@ -41,49 +41,39 @@ def test_parameters(name: str, value: object, checked: object) -> None:
         ("alternatives", ["1_0", "-1", -1, "1.5", 2.0, True, [], {}, "9" * 5_000, "²"], "is not a number"),
         ("alignment", [1, "yes", [], "x"], "is not true or false"),
         ("stream", [1, "token", {}], "is not true or false"),
-        ("q", [1, [1], {"a": 1}], "is not a string or a list"),
+        ("q", [1, [1], {"a": 1}, [1] * 100_000], "is not a string or a list"),
         ("source", [1, ["en"], {}], "source parameter is not a string"),
         ("q", [None, ""], "missing q"),
     ],
 )
 def test_what_is_no_parameter_is_said(name: str, values: list[object], problem: str) -> None:
     for value in values:
+        begin = time.process_time()
         with pytest.raises(RequestError, match=problem):
             TranslateParameters.of({**ASK, name: value})
-
-
-def test_thousands_of_wrong_texts_are_refused_at_the_first() -> None:
-    begin = time.process_time()
-    with pytest.raises(RequestError):
-        TranslateParameters.of(ASK | {"q": [1] * 100_000})
-    assert time.process_time() - begin < 0.05
+        # of thousands of wrong texts the first is refused
+        assert time.process_time() - begin < 0.05
 
 
 def test_a_form_has_as_many_parameters_as_a_request_may_need(serve: Serve) -> None:
     client = serve(batch_limit=3)
     for excess in (0, 1):
-        more = {f"n{number}": "x" for number in range(SPARE_FIELDS + 3 - len(ASK) + excess)}
-        answers = [
-            client.post("/translate", params=ASK | more),
-            client.post("/translate", data=ASK | more),
-            client.post("/translate", files={name: (None, value) for name, value in (ASK | more).items()}),
-        ]
-        assert [answer.status_code for answer in answers] == [400 if excess else 200] * 3
+        values = ASK | {f"n{number}": "x" for number in range(SPARE_FIELDS + 3 - len(ASK) + excess)}
+        parts = {name: (None, value) for name, value in values.items()}
         # those of the query string are counted where JSON has the parameters too
-        assert client.post("/translate", json=ASK, params=ASK | more).status_code == (400 if excess else 200)
+        for form in ({"params": values}, {"data": values}, {"files": parts}, {"json": ASK, "params": values}):
+            assert client.post("/translate", **form).status_code == (400 if excess else 200)
 
 
 def test_a_form_is_read_as_urllib_reads_it(serve: Serve) -> None:
     client, generator = serve(), random.Random(5)
-    for _ in range(100):
+    for _ in range(40):
         text = "...+" + "".join(generator.choices(["%", "4", "%c3%A4", "+", "%c3", "%e2%82%ac", "%0a", "="], k=9))
-        answer = client.post("/detect", content=f"x&&q={text}&y", headers=FORM)
-        displayed = client.post("/translate", content=f"q=a&source={text}&target=de", headers=FORM).json()["error"]
-        assert answer.status_code == 200 and displayed == f"{unquote_plus(text)} is not supported"
+        answer = client.post("/translate", content=f"x&&q=a&source={text}&target=de&y", headers=FORM)
+        assert answer.json()["error"] == f"{unquote_plus(text)} is not supported"
     # bytes that are not escaped are UTF-8 too
-    assert client.post("/translate", content="q=…&source=en&target=de".encode(), headers=FORM).json() == {
-        "translatedText": "…"
-    }
+    answer = client.post("/translate", content="q=…&source=en&target=de".encode(), headers=FORM)
+    assert answer.json() == {"translatedText": "…"}
 
 
 def test_a_form_takes_little_memory() -> None:
@@ -99,9 +89,7 @@ def test_a_form_takes_little_memory() -> None:
     ("query", "content"),
     [
         ("&".join(f"n{number}" for number in range(15_500)), ""),
-        ("&".join(f"n{number}" for number in range(950)), ""),
         ("", "&" * 3_000_000),
-        ("", "%" * 3_000_000),
         ("", "%41a" * 750_000),
     ],
 )
@@ -124,25 +112,22 @@ def test_parameters_take_a_time_in_proportion_to_their_number(serve: Serve, quer
 
 def test_a_legal_batch_passes_however_it_is_written(serve: Serve) -> None:
     client, json_type = serve(), {"Content-Type": "application/json"}
-    content = json.dumps(ASK | {"q": ["\U0001f600" * 5_000] * 50})
+    content = json.dumps(ASK | {"q": (texts := ["\U0001f600" * 5_000] * 50)})
     assert len(content) > 3_000_000
-    assert (
-        client.post("/translate", content=content, headers=json_type).json()["translatedText"][49]
-        == "\U0001f600" * 5_000
-    )
+    assert client.post("/translate", content=content, headers=json_type).json()["translatedText"] == texts
     # signs of JSON within texts are text
     for text in ('"[{,:}]' * 700, "\\" * 5_000, '\\"' * 2_500):
         texts = [f"{text}\N{EM DASH}"[-5_000:]] * 50
-        assert client.post("/detect", json={"q": texts[0]}).status_code == 200
         assert client.post("/translate", json=ASK | {"q": texts}).json()["translatedText"] == texts
 
 
-@pytest.mark.parametrize("piece", ["[],", "{},", "0,", '"",', '"a",', " ", '"\\\\",'])
-def test_json_is_measured_before_it_is_parsed(serve: Serve, piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_measured_before_it_is_parsed(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = serve()
     monkeypatch.setattr(json, "loads", lambda text: pytest.fail("parsed"))
-    content = '{"q": [' + piece * (2_000_000 // len(piece)) + '""], "source": "en", "target": "de"}'
-    answer = serve().post("/translate", content=content, headers={"Content-Type": "application/json"})
-    assert (answer.status_code, answer.text) == (400, '{"error":"Invalid JSON format"}')
+    for piece in ("[],", "{},", '"",', '"a",', " ", '"\\\\",'):
+        content = '{"q": [' + piece * (2_000_000 // len(piece)) + '""], "source": "en", "target": "de"}'
+        answer = client.post("/translate", content=content, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.text) == (400, '{"error":"Invalid JSON format"}')
 
 
 def test_a_glossary_and_a_content_type_are_short(serve: Serve) -> None:
@@ -153,14 +138,14 @@ def test_a_glossary_and_a_content_type_are_short(serve: Serve) -> None:
         assert answer.status_code == 400 and "content type" in answer.json()["error"]
 
 
-@pytest.mark.parametrize("name", ["source", "target", "format", "alternatives", "alignment", "stream"])
-@pytest.mark.parametrize("value", ["x" * 100_000, ["x" * 100_000]])
-def test_an_error_repeats_little_of_what_was_sent(serve: Serve, name: str, value: object) -> None:
-    answer = serve().post("/translate", json=ASK | {name: value})
-    assert answer.status_code == 400
-    assert len(answer.json()["error"]) <= 323
+def test_an_error_repeats_little_of_what_was_sent(serve: Serve) -> None:
+    client, long = serve(), "x" * 100_000
+    for name in ("source", "target", "format", "alternatives", "alignment", "stream"):
+        for value in (long, [long]):
+            answer = client.post("/translate", json=ASK | {name: value})
+            assert answer.status_code == 400 and len(answer.json()["error"]) <= 323, name
     for path in ("/v1/translations", f"/v1/{'x' * 1_900}"):
-        answer = serve().post(path, json={"input": "a", "target_language": "x" * 30_000, "model": "x" * 30_000})
+        answer = client.post(path, json={"input": "a", "target_language": "x" * 30_000, "model": "x" * 30_000})
         assert answer.status_code in (400, 404) and len(answer.text) < 640
 
 

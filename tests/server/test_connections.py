@@ -26,6 +26,8 @@ from attent.server.connections import (
 from attent.server.limits import AddressLimits
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+LATE = REQUEST.replace(b"/ ", b"/late ", 1)
+LAST = REQUEST.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 # Bytes of a long answer: more than the buffers of both sockets.
 LONG = 2**24
 SECONDS = 0.2
@@ -81,8 +83,7 @@ async def served(
     server.close()
     for connection in list(state.connections):
         connection.transport.abort()
-    while state.connections:
-        await asyncio.sleep(0.01)
+    await until_connected(state, 0)
 
 
 async def ask(port: int, request: bytes = REQUEST) -> bytes:
@@ -98,23 +99,17 @@ async def ask(port: int, request: bytes = REQUEST) -> bytes:
         writer.close()
 
 
-@pytest.mark.parametrize(("waiting", "answers"), [(MAX_PIPELINED, MAX_PIPELINED + 1), (MAX_PIPELINED + 1, 0)])
-def test_a_connection_that_sends_too_many_requests_at_once_is_ended(waiting: int, answers: int) -> None:
-    async def run() -> bytes:
-        async with served() as (port, _):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(
-                (REQUEST * waiting).replace(b"POST / ", b"POST /late ", 1)
-                + REQUEST.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
-            )
-            try:
-                return await asyncio.wait_for(reader.read(), 10)
-            except ConnectionResetError:
-                return b""
-            finally:
-                writer.close()
+async def until_connected(state: ServerState, count: int) -> None:
+    async with asyncio.timeout(10):
+        while len(state.connections) != count:
+            await asyncio.sleep(0.01)
 
-    assert asyncio.run(run()).count(b"200 OK") == answers
+
+@pytest.mark.parametrize(("waiting", "answers"), [(MAX_PIPELINED, MAX_PIPELINED + 1), (MAX_PIPELINED + 1, 0)])
+async def test_a_connection_that_sends_too_many_requests_at_once_is_ended(waiting: int, answers: int) -> None:
+    # the first is answered later than a request may take
+    sent = LATE + REQUEST * (waiting - 1) + LAST
+    assert (await converse(sent, seconds=SECONDS)).count(b"200 OK") == answers
 
 
 def test_answers_to_a_client_that_has_gone_are_dropped_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +122,7 @@ def test_answers_to_a_client_that_has_gone_are_dropped_without_an_error(monkeypa
         async with served() as (port, state):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             # the first is being answered, and is not the last
-            writer.write(REQUEST.replace(b"POST / ", b"POST /late ") * 3)
+            writer.write(LATE * 3)
             await asyncio.sleep(SECONDS / 2)
             assert len(state.tasks) == 1
             writer.transport.abort()
@@ -160,55 +155,51 @@ async def converse(*parts: bytes, seconds: float = 60.0) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
-def test_what_has_no_end_is_refused_after_64_kilobytes(kind: str) -> None:
+async def test_what_has_no_end_is_refused_after_64_kilobytes(kind: str) -> None:
     begin, endless = ENDLESS[kind]
     piece = endless * (2**14 // len(endless))
-    answer = asyncio.run(converse(begin, *[piece] * (2 * MAX_HEAD // len(piece) + 1)))
+    answer = await converse(begin, *[piece] * (2 * MAX_HEAD // len(piece) + 1))
     if begin == REQUEST:
         assert answer.startswith(b"HTTP/1.1 200 OK")
     assert answer.endswith(TOO_LARGE)
 
 
-@pytest.mark.parametrize("begin", [1, 2**14, 2**20])
-@pytest.mark.parametrize("excess", [0, 100])
-def test_a_head_has_64_kilobytes(begin: int, excess: int) -> None:
+@pytest.mark.parametrize(("begin", "excess"), [(1, 0), (2**14, 100), (2**20, 0), (2**20, 100)])
+async def test_a_head_has_64_kilobytes(begin: int, excess: int) -> None:
     line, last = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\na: ", b"\r\n\r\n"
     head = line + b"a" * (MAX_HEAD - len(line + last) + excess) + last
-    answer = asyncio.run(converse(head[:begin], head[begin:-2], head[-2:]))
+    answer = await converse(head[:begin], head[begin:-2], head[-2:])
     assert answer == TOO_LARGE if excess else answer.startswith(b"HTTP/1.1 200 OK")
 
 
 @pytest.mark.parametrize("excess", [0, 1])
-def test_a_request_has_a_hundred_headers_with_its_trailers(excess: int) -> None:
+async def test_a_request_has_a_hundred_headers_with_its_trailers(excess: int) -> None:
     head = CHUNKED[:-2] + b"Connection: close\r\n" + b"a: b\r\n" * (MAX_FIELDS - 4) + b"\r\n"
-    answer = asyncio.run(converse(head + b"3\r\nabc\r\n0\r\n" + b"a: b\r\n" * (1 + excess) + b"\r\n"))
+    answer = await converse(head + b"3\r\nabc\r\n0\r\n" + b"a: b\r\n" * (1 + excess) + b"\r\n")
     assert answer == TOO_LARGE if excess else answer.endswith(b"abc")
 
 
-def test_small_chunks_are_a_body_all_the_same() -> None:
+async def test_small_chunks_are_a_body_all_the_same() -> None:
     head = CHUNKED.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
-    assert asyncio.run(converse(head, *[b"1\r\nx\r\n" * 2**13] * 8, b"0\r\n\r\n")).endswith(b"\r\n\r\n" + b"x" * 2**16)
+    answer = await converse(head, *[b"1\r\nx\r\n" * 2**13] * 8, b"0\r\n\r\n")
+    assert answer.endswith(b"\r\n\r\n" + b"x" * 2**16)
 
 
-@pytest.mark.parametrize("kind", ["path", "headers", "lines"])
-@pytest.mark.parametrize("rest", [b"", b"\0"])
-def test_an_answer_under_way_is_no_refusal_of_what_comes_after_it(kind: str, rest: bytes) -> None:
-    begin, endless = ENDLESS[kind]
-    after = rest or begin + endless * 2**17
-    answer = asyncio.run(converse(REQUEST.replace(b"/ ", b"/late ", 1), after))
+@pytest.mark.parametrize("kind", ["path", "headers", "lines", "no request"])
+async def test_an_answer_under_way_is_no_refusal_of_what_comes_after_it(kind: str) -> None:
+    begin, endless = ENDLESS.get(kind, (b"", b"\0"))
+    answer = await converse(LATE, begin + endless * 2**17)
     assert answer.startswith(b"HTTP/1.1 200 OK") and answer.endswith(b"abc")
 
 
-def test_requests_that_wait_have_64_kilobytes_together() -> None:
+async def test_requests_that_wait_have_64_kilobytes_together() -> None:
     body = b"x" * (MAX_HEAD // 2)
     waiting = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-    late = REQUEST.replace(b"/ ", b"/late ", 1)
-    last = REQUEST.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
-    assert asyncio.run(converse(late + waiting + last)).count(b"200 OK") == 3
-    assert asyncio.run(converse(late + waiting * 2 + last)).count(b"200 OK") == 0
+    assert (await converse(LATE + waiting + LAST)).count(b"200 OK") == 3
+    assert (await converse(LATE + waiting * 2 + LAST)).count(b"200 OK") == 0
 
 
-def test_a_body_that_goes_on_after_its_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_goes_on_after_its_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_DROPPED", 2**16)
 
     async def refuse(scope: Any, receive: Any, send: Any) -> None:
@@ -217,77 +208,52 @@ def test_a_body_that_goes_on_after_its_answer_is_ended(monkeypatch: pytest.Monke
 
     monkeypatch.setitem(globals(), "app", refuse)
     head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n"
-    assert asyncio.run(converse(head, *[b"x" * 2**14] * 8)).count(b"413") <= 1
+    assert (await converse(head, *[b"x" * 2**14] * 8)).count(b"413") <= 1
 
 
-def test_a_connection_without_a_second_request_is_ended() -> None:
-    answer = asyncio.run(converse(REQUEST, b"\r\n", seconds=SECONDS))
+async def test_a_connection_without_a_second_request_is_ended() -> None:
+    answer = await converse(REQUEST, b"\r\n", seconds=SECONDS)
     assert answer.endswith(b"abc") or not answer
 
 
-@pytest.mark.parametrize("begin", [b"", b"POST / HT", REQUEST[:-5], REQUEST[:-1], REQUEST + b"GET / HTT"])
-def test_a_request_that_does_not_come_is_given_up(begin: bytes) -> None:
-    async def run() -> None:
-        async with served() as (port, state):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(begin)
-            # nobody waits for it meanwhile
-            assert await ask(port) == b"200 abc"
-            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
-                await asyncio.wait_for(reader.readexactly(2**10), 10)
-            writer.close()
-            while state.connections:
-                await asyncio.sleep(0.01)
-
-    asyncio.run(run())
+@pytest.mark.parametrize("begin", [b"", b"POST / HT", REQUEST[:-1], REQUEST + b"GET / HTT"])
+async def test_a_request_that_does_not_come_is_given_up(begin: bytes) -> None:
+    async with served() as (port, state):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(begin)
+        # nobody waits for it meanwhile
+        assert await ask(port) == b"200 abc"
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await asyncio.wait_for(reader.readexactly(2**10), 10)
+        writer.close()
+        await until_connected(state, 0)
 
 
-def test_a_client_that_does_not_read_is_given_up() -> None:
-    async def run() -> None:
-        async with served() as (port, state):
-            client = socket.create_connection(("127.0.0.1", port))
-            client.sendall(b"GET /long HTTP/1.1\r\nHost: a\r\n\r\n")
-            await asyncio.sleep(SECONDS / 2)
-            assert len(state.connections) == 1
-            async with asyncio.timeout(10):
-                while state.connections:
-                    await asyncio.sleep(0.01)
-            client.close()
-
-    asyncio.run(run())
-
-
-def test_an_answer_may_take_longer_than_a_request() -> None:
-    async def run() -> None:
-        async with served() as (port, _):
-            assert await ask(port, REQUEST.replace(b"/ ", b"/late ", 1)) == b"200 abc"
-
-    asyncio.run(run())
+async def test_a_client_that_does_not_read_is_given_up() -> None:
+    async with served() as (port, state):
+        client = socket.create_connection(("127.0.0.1", port))
+        client.sendall(b"GET /long HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(SECONDS / 2)
+        assert len(state.connections) == 1
+        await until_connected(state, 0)
+        client.close()
 
 
 @pytest.mark.parametrize("limits", [(2, 100), (100, 2)])
-def test_connections_beyond_the_limit_are_refused_at_once(limits: tuple[int, int]) -> None:
-    async def run() -> None:
-        async with served(*limits) as (port, state):
+async def test_connections_beyond_the_limit_are_refused_at_once(limits: tuple[int, int]) -> None:
+    async with served(*limits) as (port, state):
+        with socket.create_connection(("127.0.0.1", port)):
             with socket.create_connection(("127.0.0.1", port)):
-                with socket.create_connection(("127.0.0.1", port)):
-                    while len(state.connections) < 2:
-                        await asyncio.sleep(0.01)
-                    assert await ask(port) == b'503 {"e'
-                while len(state.connections) > 1:
-                    await asyncio.sleep(0.01)
-                assert await ask(port) == b"200 abc"
-
-    asyncio.run(run())
+                await until_connected(state, 2)
+                assert await ask(port) == b'503 {"e'
+            await until_connected(state, 1)
+            assert await ask(port) == b"200 abc"
 
 
-def test_a_trusted_proxy_has_no_limit_of_its_own() -> None:
-    async def run() -> None:
-        async with served(100, 1, ("127.0.0.1",)) as (port, _):
-            with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
-                assert await ask(port) == b"200 abc"
-
-    asyncio.run(run())
+async def test_a_trusted_proxy_has_no_limit_of_its_own() -> None:
+    async with served(100, 1, ("127.0.0.1",)) as (port, _):
+        with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
+            assert await ask(port) == b"200 abc"
 
 
 @pytest.mark.parametrize("refusal", [REFUSAL, TOO_LARGE])
@@ -296,18 +262,15 @@ def test_a_refusal_says_how_long_it_is(refusal: bytes) -> None:
     assert f"content-length: {len(body)}\r\n".encode() in head + b"\r\n"
 
 
-def test_a_server_that_ends_closes_connections_with_half_a_request() -> None:
-    async def run() -> None:
-        async with served() as (port, state):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(REQUEST[:-1])
-            while not state.connections or next(iter(state.connections)).cycle is None:
-                await asyncio.sleep(0.01)
-            next(iter(state.connections)).shutdown()
-            assert await asyncio.wait_for(reader.read(), SECONDS / 2) == b""
-            writer.close()
-
-    asyncio.run(run())
+async def test_a_server_that_ends_closes_connections_with_half_a_request() -> None:
+    async with served() as (port, state):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST[:-1])
+        while not state.connections or next(iter(state.connections)).cycle is None:
+            await asyncio.sleep(0.01)
+        next(iter(state.connections)).shutdown()
+        assert await asyncio.wait_for(reader.read(), SECONDS / 2) == b""
+        writer.close()
 
 
 def test_clients_that_come_at_once_are_accepted_in_few_turns() -> None:
