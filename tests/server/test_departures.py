@@ -1,10 +1,11 @@
-"""Clients that close their connection while they are served, over a socket: what they asked for leaves the queue."""
+"""Clients that leave take their sentences out of the queue, and documents take a bounded share of it."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,6 +17,7 @@ from attent.server import documents
 from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
 from attent.server.connections import BoundedProtocol
+from attent.server.documents import DocumentTranslator
 from attent.server.engines import RunCatalog
 from attent.server.limits import AddressLimits
 from attent.server.service import TranslationService
@@ -33,26 +35,20 @@ def queue() -> Iterator[Batcher]:
     batcher.close()
 
 
+def request_of(path: str, content_type: str, body: str) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return (head + body).encode()
+
+
 def json_request(**values: object) -> bytes:
-    body = json.dumps({"q": TEXT, "source": "fr", "target": "de", **values}).encode()
-    head = (
-        f"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+    body = json.dumps({"q": TEXT, "source": "fr", "target": "de", **values})
+    return request_of("/translate", "application/json", body)
 
 
 def document_request() -> bytes:
-    fields = "".join(
-        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
-        for name, value in (("source", "fr"), ("target", "de"))
-    )
-    body = f'{fields}--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
-    body = f"{body}{TEXT}\r\n--x--\r\n".encode()
-    head = (
-        "POST /translate_file HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=x\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+    parts = {'name="source"': "fr", 'name="target"': "de", 'name="file"; filename="a.txt"': TEXT}
+    form = "".join(f"--x\r\nContent-Disposition: form-data; {name}\r\n\r\n{text}\r\n" for name, text in parts.items())
+    return request_of("/translate_file", "multipart/form-data; boundary=x", f"{form}--x--\r\n")
 
 
 @asynccontextmanager
@@ -85,47 +81,60 @@ REQUESTS = {"text": (json_request(), 3), "events": (json_request(stream=True), 3
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_a_client_that_leaves_takes_its_sentences_out(
+async def test_a_client_that_leaves_takes_its_sentences_out(
     catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch, queue: Batcher, blocked: Any, kind: str
 ) -> None:
     monkeypatch.setattr(documents, "MAX_DOCUMENTS", 1)
     request, count = REQUESTS[kind]
-
-    async def leave() -> None:
-        first = asyncio.ensure_future(queue.submit(["x"], blocked))
-        await asyncio.to_thread(blocked.is_running.wait, SECONDS)
-        async with served(catalog, queue) as port:
-            # the second finds nothing left of the first, not even a document under way
-            for _ in range(2):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(request)
-                await until_waiting(queue, count)
-                writer.close()
-                await until_waiting(queue, 0)
-            blocked.may_end.set()
-            assert await first == ["x"]
-
-    asyncio.run(leave())
+    first = asyncio.ensure_future(queue.submit(["x"], blocked))
+    await asyncio.to_thread(blocked.is_running.wait, SECONDS)
+    async with served(catalog, queue) as port:
+        # the second finds nothing left of the first, not even a document under way
+        for _ in range(2):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request)
+            await until_waiting(queue, count)
+            writer.close()
+            await until_waiting(queue, 0)
+        blocked.may_end.set()
+        assert await first == ["x"]
 
 
-def test_a_client_that_leaves_amid_events_takes_the_rest_out(
+async def test_a_client_that_leaves_amid_events_takes_the_rest_out(
     catalog: RunCatalog, translators: dict, monkeypatch: pytest.MonkeyPatch, queue: Batcher, blocked: Any
 ) -> None:
     search = translators["fr:de"].search
-    monkeypatch.setattr(
-        translators["fr:de"],
-        "search",
-        lambda texts, *rest: search(texts if texts[0].text == "A dog runs." else blocked(texts), *rest),
-    )
 
-    async def leave() -> None:
-        async with served(catalog, queue) as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(json_request(stream=True))
-            assert b'"sentence": 0' in await reader.readuntil(b"}\n\n")
-            await asyncio.to_thread(blocked.is_running.wait, SECONDS)
-            assert queue.waiting == 1
-            writer.close()
-            await until_waiting(queue, 0)
+    def search_first(texts: Sequence[Any], *rest: object) -> object:
+        return search(texts if texts[0].text == "A dog runs." else blocked(texts), *rest)
 
-    asyncio.run(leave())
+    monkeypatch.setattr(translators["fr:de"], "search", search_first)
+    async with served(catalog, queue) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(json_request(stream=True))
+        assert b'"sentence": 0' in await reader.readuntil(b"}\n\n")
+        await asyncio.to_thread(blocked.is_running.wait, SECONDS)
+        assert queue.waiting == 1
+        writer.close()
+        await until_waiting(queue, 0)
+
+
+async def test_documents_take_a_bounded_share_of_the_queue_and_leave_it_with_their_client(catalog: RunCatalog) -> None:
+    settings = ServerSettings(batch=4, window=0.0)
+    batcher, waiting = Batcher(settings), list[int]()
+    service = TranslationService(settings, catalog, batcher)
+    translator = DocumentTranslator(service)
+    texts = "\n".join(f"dog {'ab' * number}" for number in range(40)).encode()
+    tasks = [
+        asyncio.create_task(translator.translate(io.BytesIO(texts + end), ".txt", "en", "de", int))
+        for end in (b"a", b"b")
+    ]
+    while not any(task.done() for task in tasks):
+        waiting.append(batcher.waiting + batcher.running)
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert (max(waiting), batcher.waiting, translator._running) == (4, 0, 0)
+    service.close()
+    batcher.close()

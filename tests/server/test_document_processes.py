@@ -67,9 +67,7 @@ def processes() -> Iterator[DocumentProcesses]:
     documents.close()
 
 
-async def read(
-    documents: DocumentProcesses, content: bytes = b"A dog. Two men.", limit: int = 9
-) -> DocumentText | None:
+async def read(documents: DocumentProcesses, content: bytes = b"A dog.", limit: int = 9) -> DocumentText | None:
     return await documents.read(io.BytesIO(content), ".txt", lambda text: "en", limit)
 
 
@@ -82,53 +80,47 @@ def is_alive(process: int) -> bool:
     return not Path(f"/proc/{process}").exists() or " Z " not in Path(f"/proc/{process}/stat").read_text()
 
 
-def test_every_document_has_a_process_of_its_own(processes: DocumentProcesses) -> None:
-    records = []
-
-    async def ask() -> None:
-        for _ in range(2):
-            text = await read(processes)
-            assert text == DocumentText("en", [DocumentSentence("A dog.", False), DocumentSentence("Two men.", False)])
-            records.append(processes._spare.pid)
-            rendered = await processes.render(
-                io.BytesIO(b"A dog. Two men."), ".txt", "en", [("Ein", []), ("Zwei Männer", [])]
-            )
-            assert rendered.decode() == "Ein Zwei Männer"
-            records.append(processes._spare.pid)
-        assert await processes.read(io.BytesIO(b"A dog."), ".txt", lambda text: None, 9) is None
-        with pytest.raises(DataError, match="at most 1 sentences"):
-            await read(processes, limit=1)
-        with pytest.raises(DataError, match="not UTF-8"):
-            await read(processes, b"\xff")
-
-    asyncio.run(ask())
-    assert len({*records}) == 4
+async def test_every_document_has_a_process_of_its_own(processes: DocumentProcesses) -> None:
+    records, content = [], b"A dog. Two men."
+    text = await read(processes, content)
+    assert text == DocumentText("en", [DocumentSentence("A dog.", False), DocumentSentence("Two men.", False)])
+    records.append(processes._spare.pid)
+    rendered = await processes.render(io.BytesIO(content), ".txt", "en", [("Ein", []), ("Zwei Männer", [])])
+    assert rendered.decode() == "Ein Zwei Männer"
+    records.append(processes._spare.pid)
+    assert await processes.read(io.BytesIO(content), ".txt", lambda text: None, 9) is None
+    records.append(processes._spare.pid)
+    with pytest.raises(DataError, match="at most 1 sentences"):
+        await read(processes, content, limit=1)
+    with pytest.raises(DataError, match="not UTF-8"):
+        await read(processes, b"\xff")
+    assert len({*records}) == 3
     processes.close()
     assert not any(map(is_alive, records))
 
 
 @POSIX
 @pytest.mark.usefixtures("executing")
-def test_documents_that_end_their_process_are_refused_and_the_next_is_read(
+async def test_documents_that_end_their_process_are_refused_and_the_next_is_read(
     processes: DocumentProcesses, caplog: pytest.LogCaptureFixture
 ) -> None:
     for deed, message in DEEDS.values():
         with pytest.raises(DataError, match=f"^{message}$"):
-            asyncio.run(read(processes, f"!{deed}".encode()))
-    assert asyncio.run(read(processes)) is not None
+            await read(processes, f"!{deed}".encode())
+    assert await read(processes) is not None
     assert "KeyError at <string>:1" in caplog.text and "secret" not in caplog.text
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("executing")
-def test_a_document_that_stands_still_is_given_up(
+async def test_a_document_that_stands_still_is_given_up(
     processes: DocumentProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert asyncio.run(read(processes)) is not None
+    assert await read(processes) is not None
     monkeypatch.setattr(document_processes, "DEADLINE", 10)
     with pytest.raises(DataError, match=TOO_MUCH):
-        asyncio.run(read(processes, b"!time.sleep(1000)"))
-    assert asyncio.run(read(processes)) is not None
+        await read(processes, b"!time.sleep(1000)")
+    assert await read(processes) is not None
 
 
 ANSWERS = {
@@ -144,23 +136,23 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_what_a_process_answers_is_checked(
+async def test_what_a_process_answers_is_checked(
     processes: DocumentProcesses, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     monkeypatch.setattr(document_processes, "COMMAND", answering(ANSWERS[answer]))
     monkeypatch.setattr(document_processes, "MAX_ANSWER", 2**15)
     with pytest.raises(DataError) as caught:
-        asyncio.run(asyncio.wait_for(read(processes), SECONDS))
+        await asyncio.wait_for(read(processes), SECONDS)
     assert len(str(caught.value)) < 310 and str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize("command", [("/nonexistent",), (sys.executable, "-c", "raise SystemExit")])
-def test_no_process_is_a_server_that_cannot_serve(
+async def test_no_process_is_a_server_that_cannot_serve(
     processes: DocumentProcesses, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(document_processes, "COMMAND", command)
     with pytest.raises(RequestError, match="cannot read documents now") as caught:
-        asyncio.run(read(processes))
+        await read(processes)
     assert caught.value.status == 503
 
 
@@ -175,24 +167,21 @@ class CountedFile(io.BytesIO):
 
 
 @pytest.mark.usefixtures("executing")
-def test_documents_wait_unread_and_go_with_their_clients(processes: DocumentProcesses) -> None:
-    async def ask() -> None:
-        files = [CountedFile(content) for content in (b"!time.sleep(1000)", b"A dog.", b"A dog.", b"A dog.")]
-        tasks = [asyncio.create_task(processes.read(file, ".txt", lambda text: "en", 9)) for file in files]
-        async with asyncio.timeout(SECONDS):
-            while files[0].reads < 2:
-                await asyncio.sleep(0.01)
-        process = processes._exchange._process.pid
-        # the client of the one that is read leaves, and two that wait
-        for task in tasks[:3]:
-            task.cancel()
-        async with asyncio.timeout(SECONDS):
-            assert await tasks[3] == DocumentText("en", [DocumentSentence("A dog.", False)])
-        assert all(task.cancelled() for task in tasks[:3])
-        assert [file.reads > 0 for file in files] == [True, False, False, True]
-        assert not is_alive(process)
-
-    asyncio.run(ask())
+async def test_documents_wait_unread_and_go_with_their_clients(processes: DocumentProcesses) -> None:
+    files = [CountedFile(content) for content in (b"!time.sleep(1000)", b"A dog.", b"A dog.", b"A dog.")]
+    tasks = [asyncio.create_task(processes.read(file, ".txt", lambda text: "en", 9)) for file in files]
+    async with asyncio.timeout(SECONDS):
+        while files[0].reads < 2:
+            await asyncio.sleep(0.01)
+    process = processes._exchange._process.pid
+    # the client of the one that is read leaves, and two that wait
+    for task in tasks[:3]:
+        task.cancel()
+    async with asyncio.timeout(SECONDS):
+        assert await tasks[3] == DocumentText("en", [DocumentSentence("A dog.", False)])
+    assert all(task.cancelled() for task in tasks[:3])
+    assert [file.reads > 0 for file in files] == [True, False, False, True]
+    assert not is_alive(process)
 
 
 OWNER = """

@@ -28,6 +28,9 @@ def test_the_oldest_go_where_there_are_too_many_bytes() -> None:
 
 def test_names_are_those_of_files() -> None:
     assert safe_name('a"\r\nSet-Cookie: x=y;\u2028.txt') == "a_Set-Cookie_x_y_.txt"
+    assert safe_name("C:\\x\\a b.txt") == "a_b.txt"
+    assert safe_name("a" * 300 + ".txt") == "a" * 100 + ".txt"
+    assert safe_name("..txt") == "document.txt"
     assert safe_name("/") == safe_name("") == "document"
 
 
