@@ -1,4 +1,4 @@
-"""LibreTranslate's contract: every endpoint, way of sending parameters, status and error text."""
+"""LibreTranslate's contract beyond the frozen answers: white space, languages, links, methods, and metrics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from starlette.testclient import TestClient
+
+from attent.server.app import Metrics
 
 Serve = Callable[..., TestClient]
 ASK = {"q": "a dog runs", "source": "en", "target": "de"}
@@ -18,16 +20,13 @@ def test_outside_json_lines_end_as_in_unix(serve: Serve) -> None:
     assert client.post("/translate", json=ASK | {"q": "...\r\n..."}).json() == {"translatedText": "...\r\n..."}
 
 
-def test_what_surrounds_sentences_stays(serve: Serve, translators: dict) -> None:
+def test_white_space_around_sentences_stays(serve: Serve, translators: dict) -> None:
     first, second = translators["en:de"].translate(["A dog runs.", "Two men sit."])
-    text = (
-        serve().post("/translate", json=ASK | {"q": "  A dog runs.  Two men sit.\n\n\t!!! \n"}).json()["translatedText"]
-    )
-    assert text == f"  {first}  {second}\n\n\t!!! \n"
+    answer = serve().post("/translate", json=ASK | {"q": "  A dog runs.  Two men sit.\n\n\t!!! \n"})
+    assert answer.json()["translatedText"] == f"  {first}  {second}\n\n\t!!! \n"
 
 
-@pytest.mark.parametrize("space", [" ", "\t"])
-@pytest.mark.parametrize("text_format", ["text", "html"])
+@pytest.mark.parametrize(("text_format", "space"), [("text", " "), ("html", "\t")])
 def test_long_white_space_holds_nobody_up(serve: Serve, text_format: str, space: str) -> None:
     client, text, begin = serve(char_limit=-1), f"A dog.{space * 2_000_000}Two men.", time.process_time()
     answer = client.post("/translate", json=ASK | {"q": text, "format": text_format})
@@ -39,25 +38,11 @@ def test_long_white_space_holds_nobody_up(serve: Serve, text_format: str, space:
 def test_what_has_no_language_is_of_one_that_has_a_run(serve: Serve) -> None:
     # of German, the first in the alphabet, there is no run to German, and of French none to English
     client = serve()
-    for target, source in (("de", "en"), ("en", "de")):
-        for form in ("text", "html"):
-            ask = {"q": ["😀🎉", "", "...", "12"], "source": "auto", "target": target, "format": form}
-            answer = client.post("/translate", json=ask)
-            assert answer.status_code == 200 and answer.json()["translatedText"][:3] == ask["q"][:3]
-            assert answer.json()["detectedLanguage"] == [{"confidence": 0.0, "language": source}] * 4
-
-
-def test_the_language_is_detected(serve: Serve) -> None:
-    client = serve()
-    text = {"q": "les chiens courent dans la rue avec les enfants", "source": "auto", "target": "de"}
-    payload = client.post("/translate", json=text).json()
-    assert payload["detectedLanguage"]["language"] == "fr" and 50 < payload["detectedLanguage"]["confidence"] <= 100
-    batch = client.post("/translate", json=text | {"q": [text["q"], "the dogs are running in the street"]}).json()
-    assert [item["language"] for item in batch["detectedLanguage"]] == ["fr", "en"]
-    assert client.post("/detect", data={"q": text["q"]}).json()[0]["language"] == "fr"
-    # a text of the target's language stays as it is
-    german = "die Hunde laufen durch die Straßen und die Kinder spielen"
-    assert client.post("/translate", json=text | {"q": german}).json()["translatedText"] == german
+    for target, source, form in (("de", "en", "text"), ("en", "de", "html")):
+        ask = {"q": ["😀🎉", "", "...", "12"], "source": "auto", "target": target, "format": form}
+        answer = client.post("/translate", json=ask)
+        assert answer.status_code == 200 and answer.json()["translatedText"][:3] == ask["q"][:3]
+        assert answer.json()["detectedLanguage"] == [{"confidence": 0.0, "language": source}] * 4
 
 
 def test_words_are_linked_across_sentences(serve: Serve) -> None:
@@ -67,52 +52,63 @@ def test_words_are_linked_across_sentences(serve: Serve) -> None:
     assert max(target for _, target in links) < len(answer["translatedText"].split())
 
 
-@pytest.mark.parametrize(
-    "change", [{"alignment": True}, {"format": "html", "q": f"<b>a</b>{'a' * 2048}"}, {"glossary": {"b": "1"}}]
-)
-def test_a_sentence_whose_weights_would_take_too_much_memory_is_not_aligned(serve: Serve, change: dict) -> None:
+def test_a_sentence_whose_weights_would_take_too_much_memory_is_not_aligned(serve: Serve) -> None:
     client = serve(char_limit=5000)
-    answer = client.post("/translate", json=ASK | {"q": "a" * 2049} | change)
     error = "Invalid request: a sentence of 2,049 tokens is too long to align: the limit is 2,048"
-    assert (answer.status_code, answer.json()) == (400, {"error": error})
+    html = {"format": "html", "q": f"<b>a</b>{'a' * 2048}"}
+    for change in ({"alignment": True}, html, {"glossary": {"b": "1"}}):
+        answer = client.post("/translate", json=ASK | {"q": "a" * 2049} | change)
+        assert (answer.status_code, answer.json()) == (400, {"error": error})
     assert client.post("/translate", json=ASK | {"q": "a" * 2049}).status_code == 200
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'"text"', b"[" * 100_000, b"\xff"])
-def test_what_is_no_json_object_is_refused(serve: Serve, body: bytes) -> None:
-    answer = serve().post("/translate", content=body, headers={"content-type": "application/json"})
-    assert (answer.status_code, answer.json()) == (400, {"error": "Invalid JSON format"})
-
-
-def test_a_wrong_method_and_an_unknown_path(serve: Serve) -> None:
+def test_a_body_that_is_no_json_object_is_refused(serve: Serve) -> None:
     client = serve()
-    assert (client.get("/translate").status_code, client.get("/translate").json()) == (
-        405,
-        {"error": "Method Not Allowed"},
-    )
-    assert (client.get("/nothing").status_code, client.get("/nothing").json()) == (404, {"error": "Not Found"})
-    assert (client.post("/suggest", data=ASK | {"s": "x"}).status_code) == 403
+    for body in (b"{", b'"text"', b"[" * 100_000, b"\xff"):
+        answer = client.post("/translate", content=body, headers={"content-type": "application/json"})
+        assert (answer.status_code, answer.json()) == (400, {"error": "Invalid JSON format"})
 
 
 def test_web_pages_may_ask(serve: Serve) -> None:
     client = serve(allow_origin="https://example.org")
-    for answer in (
-        client.options("/translate"),
-        client.post("/translate", json=ASK),
-        client.post("/translate", json={}),
-    ):
+    for answer in (client.options("/translate"), client.post("/translate", json={})):
         assert answer.headers["access-control-allow-origin"] == "https://example.org"
         assert answer.headers["access-control-allow-headers"] == "Authorization, Content-Type"
         assert answer.headers["access-control-allow-methods"] == "GET, POST"
         assert answer.headers["access-control-max-age"] == "1728000"
 
 
-def test_numbers_name_no_texts(serve: Serve) -> None:
+def test_the_page_of_metrics_counts_requests_and_sentences_and_names_no_texts(serve: Serve) -> None:
     client = serve(metrics_auth_token="secret")
     client.post("/translate", json=ASK)
     assert client.get("/metrics").status_code == 401
-    text = client.get("/metrics", headers={"authorization": "Bearer secret"}).text
-    assert 'attent_requests_total{endpoint="/translate",status="200"} 1.0' in text
-    assert "attent_sentences_total 1.0" in text
-    assert f"attent_characters_total {float(len(ASK['q']))}" in text
-    assert "dog" not in text
+    page = client.get("/metrics", headers={"authorization": "Bearer secret"}).text
+    lines = {
+        'attent_requests_total{endpoint="/translate",status="200"} 1.0',
+        'attent_request_seconds_count{endpoint="/translate"} 1.0',
+        "attent_sentences_total 1.0",
+        f"attent_characters_total {float(len(ASK['q']))}",
+        *(f"attent_{name}_count 1.0" for name in ("batch_sentences", "batch_seconds", "queue_seconds")),
+    }
+    assert lines <= set(page.splitlines())
+    assert "dog" not in page
+
+
+def test_metrics_are_sums_of_all_batches() -> None:
+    metrics = Metrics(lambda: 5, lambda: 7)
+    metrics.observe_batch(2, 30, 0.25, 1.5)
+    metrics.observe_batch(1, 4, 0.5, 0.125)
+    metrics.observe_request("/detect", 429, 0.75)
+    lines = {
+        "attent_sentences_total 3.0",
+        "attent_characters_total 34.0",
+        "attent_batch_sentences_sum 3.0",
+        'attent_batch_sentences_bucket{le="1.0"} 1.0',
+        "attent_batch_seconds_sum 0.75",
+        "attent_queue_seconds_sum 1.625",
+        "attent_running_sentences 5.0",
+        "attent_waiting_sentences 7.0",
+        'attent_request_seconds_sum{endpoint="/detect"} 0.75',
+        'attent_requests_total{endpoint="/detect",status="429"} 1.0',
+    }
+    assert lines <= set(metrics.text().decode().splitlines())

@@ -108,11 +108,8 @@ def test_a_run_that_cannot_be_loaded_is_tried_once_for_each_change(
     for _ in range(3):
         catalog.reload(lines.append)
     assert catalog.runs == [served] and len(tries) == 2
-    says = (
-        f"{tmp_path} has changed, and cannot be loaded: unexpected RuntimeError: no memory at all; the run loaded "
-        "before stays in use"
-    )
-    assert lines == [says]
+    problem = "cannot be loaded: unexpected RuntimeError: no memory at all; the run loaded before stays in use"
+    assert lines == [f"{tmp_path} has changed, and {problem}"]
     (tmp_path / "config.json").unlink()
     for _ in range(3):
         catalog.reload(lines.append)
@@ -131,7 +128,7 @@ def test_a_run_that_is_written_in_any_order_is_loaded_once_all_of_it_is_there(
     names = ["config.json", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json"]
     expected = [load(path).translate(TEXTS) for path in (first, second)]
     assert expected[0] != expected[1]
-    for order in (names, names[::-1], [*names[2:], *names[:2]]):
+    for order in (names, names[::-1]):
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(first, run)
         catalog, lines = RunCatalog([run], [None]), list[str]()
@@ -188,7 +185,7 @@ def test_a_failure_is_tried_again_ever_more_rarely_and_said_once(
 def test_a_run_without_digests_is_loaded_once_it_has_not_changed_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "QUIET", 1.0)
+    monkeypatch.setattr(engines, "QUIET", 0.5)
     first, second = (without_digests(write_run(tmp_path / str(seed), seed)) for seed in (1, 2))
     run, lines = Path(shutil.copytree(first, tmp_path / "run")), list[str]()
     catalog = RunCatalog([run], [None])
@@ -198,9 +195,8 @@ def test_a_run_without_digests_is_loaded_once_it_has_not_changed_for_a_while(
         catalog.reload(lines.append)
         assert catalog.runs[0].translator.translate(TEXTS) == expected[0] and not lines
     reload_until(catalog, lambda: bool(lines), lines)
-    assert catalog.runs[0].translator.translate(TEXTS) == expected[1] and lines == [
-        f"{run} has changed, and was loaded again"
-    ]
+    assert catalog.runs[0].translator.translate(TEXTS) == expected[1]
+    assert lines == [f"{run} has changed, and was loaded again"]
 
 
 def test_a_run_of_other_languages_does_not_answer_for_those_of_before(tmp_path: Path) -> None:
@@ -212,10 +208,8 @@ def test_a_run_of_other_languages_does_not_answer_for_those_of_before(tmp_path: 
     for catalog in catalogs:
         catalog.reload(lines.append)
     assert catalogs[0].runs == [before]
-    assert lines[0] == (
-        f"{run} has changed, and cannot be loaded: {run} now translates en to fr, not en to de; the run loaded "
-        "before stays in use"
-    )
+    problem = f"cannot be loaded: {run} now translates en to fr, not en to de; the run loaded before stays in use"
+    assert lines[0] == f"{run} has changed, and {problem}"
     # the languages of the command hold whatever the config says
     assert catalogs[1].runs[0].translator.translate(TEXTS) == expected
     with pytest.raises(RunError, match="there is no such folder"):
@@ -226,7 +220,7 @@ def test_the_memory_of_a_run_that_was_replaced_is_given_back(tmp_path: Path) -> 
     run = write_run(tmp_path / "run", 1)
     catalog, lines = RunCatalog([run], [None]), list[str]()
     catalog.runs[0].translator.translate(TEXTS)
-    # as the server does, which finds no cycle among what it has loaded
+    # as the server does
     gc.freeze()
     try:
         model = weakref.ref(catalog.runs[0].translator.model)

@@ -1,7 +1,4 @@
-"""Answers that are sent as they are made.
-
-Events in order, whose pieces are the whole answer, and clients that leave.
-"""
+"""Answers that are sent as they are made: events in order, whose pieces are the whole answer."""
 
 from __future__ import annotations
 
@@ -32,36 +29,28 @@ def events(answer: object) -> list[dict]:
     return [json.loads(part.removeprefix("data: ")) for part in answer.text.split("\n\n")[:-1]]
 
 
-@pytest.mark.parametrize(
-    "extra", [{}, {"alignment": True}, {"alternatives": 2}, {"format": "html"}, {"source": "auto"}]
-)
+@pytest.mark.parametrize("extra", [{"alignment": True, "alternatives": 2}, {"format": "html"}, {"source": "auto"}])
 def test_pieces_are_the_whole_answer(serve: Serve, extra: dict) -> None:
     client, texts = serve(), [TEXT, "...", "a <b>dog</b> runs"]
     *pieces, done = events(client.post("/translate", json=ASK | {"q": texts} | extra))
     whole = client.post("/translate", json=ASK | {"q": texts, "stream": False} | extra).json()
     assert done == {"kind": "done", **whole}
-    assert [(piece["text"], piece["sentence"]) for piece in pieces] == sorted(
-        (piece["text"], piece["sentence"]) for piece in pieces
-    )
-    assert ["".join(piece["piece"] for piece in pieces if piece["text"] == text) for text in range(3)] == whole[
-        "translatedText"
-    ]
-    assert len(pieces) == (3 if "format" in extra else 8)
+    order = [(piece["text"], piece["sentence"]) for piece in pieces]
+    assert order == sorted(order) and len(pieces) == (3 if "format" in extra else 8)
+    for text, translation in enumerate(whole["translatedText"]):
+        assert "".join(piece["piece"] for piece in pieces if piece["text"] == text) == translation
 
 
 def test_deltas_are_the_whole_text(serve: Serve) -> None:
-    client, ask = (
-        serve(),
-        {"model": "en-de", "target_language": "de"} | {"input": ["A dog. Two men.  A cat!", "a bird"]},
-    )
-    *deltas, done = events(client.post("/v1/translations", json=ask | {"stream": True}))
+    client = serve()
+    values = {"model": "en-de", "target_language": "de", "input": ["A dog. Two men.  A cat!", "a bird"]}
+    *deltas, done = events(client.post("/v1/translations", json=values | {"stream": True}))
     assert client.get("/v1/models").json()["data"][0]["created"] > 0
-    whole = client.post("/v1/translations", json=ask).json()
+    whole = client.post("/v1/translations", json=values).json()
     assert done == {"type": "translation.done", **whole}
     assert {event["type"] for event in deltas} == {"translation.text.delta"}
-    assert ["".join(event["delta"] for event in deltas if event["index"] == index) for index in range(2)] == [
-        item["text"] for item in whole["data"]
-    ]
+    for index, item in enumerate(whole["data"]):
+        assert "".join(event["delta"] for event in deltas if event["index"] == index) == item["text"]
 
 
 def test_a_sentence_alone_grows_by_tokens(serve: Serve, translators: dict) -> None:
@@ -97,37 +86,25 @@ def test_an_error_after_the_first_event_is_the_last(
     piece, error = events(serve().post("/translate", json=ASK | {"q": text}))
     assert (piece["kind"], piece["sentence"]) == ("piece", 0)
     assert error == {"kind": "error", "error": "The server is shutting down", "status": 503}
-    delta, error = events(
-        serve().post(
-            "/v1/translations", json={"input": text, "target_language": "de", "model": "fr-de", "stream": True}
-        )
-    )
+    values = {"input": text, "target_language": "de", "model": "fr-de", "stream": True}
+    delta, error = events(serve().post("/v1/translations", json=values))
     assert (delta["type"], error["type"], error["error"]["type"]) == ("translation.text.delta", "error", "server_error")
 
 
-def test_the_first_sentences_do_not_wait_for_the_last(catalog: RunCatalog) -> None:
+async def test_the_first_sentences_do_not_wait_for_the_last(catalog: RunCatalog) -> None:
     sizes: list[int] = []
     batcher = Batcher(ServerSettings(), lambda size, *numbers: sizes.append(size))
-
-    async def collect() -> list[TextPiece]:
-        stream = TranslationService(ServerSettings(), catalog, batcher).stream(["A b. " * 10], "fr", "de")
-        return [piece async for piece in stream if isinstance(piece, TextPiece)]
-
-    assert [piece.sentence for piece in asyncio.run(collect())] == [*range(10)]
+    stream = TranslationService(ServerSettings(), catalog, batcher).stream(["A b. " * 10], "fr", "de")
+    assert [piece.sentence async for piece in stream if isinstance(piece, TextPiece)] == [*range(10)]
     batcher.close()
     assert sizes == [1, 9]
 
 
-def test_tokens_end_with_their_reader(catalog: RunCatalog) -> None:
+async def test_tokens_end_with_their_reader(catalog: RunCatalog) -> None:
     batcher = Batcher(ServerSettings())
-
-    async def read_one() -> None:
-        async with aclosing(
-            TranslationService(ServerSettings(), catalog, batcher).stream(["A cat?"], "fr", "de", has_tokens=True)
-        ) as stream:
-            assert not (await anext(stream)).is_final
-
-    asyncio.run(read_one())
+    service = TranslationService(ServerSettings(), catalog, batcher)
+    async with aclosing(service.stream(["A cat?"], "fr", "de", has_tokens=True)) as stream:
+        assert not (await anext(stream)).is_final
     begin = time.monotonic()
-    batcher.close()
+    await asyncio.to_thread(batcher.close)
     assert time.monotonic() - begin < 5

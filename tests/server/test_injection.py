@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import pytest
@@ -27,16 +26,10 @@ VALUES = [
     "{{7*7}}${7*7}%(x)s{0}",
     "<script>alert(1)</script>",
 ]
-PATHS = [
-    "/../../etc/passwd",
-    "/%2e%2e/%2e%2e/etc/passwd",
-    "/translate/..%2f..%2fetc",
-    "/download_file/..%2f..%2fetc%2fpasswd",
-    "/%00",
-]
+PATHS = ["/%2e%2e/%2e%2e/etc/passwd", "/translate/..%2f..%2fetc", "/web/..%2f..%2f..%2f..%2f..%2fetc%2fpasswd", "/%00"]
 
 
-def test_a_value_comes_back_as_text_alone(serve: Serve) -> None:
+def test_a_value_comes_back_as_text_and_no_path_leads_to_a_file(serve: Serve) -> None:
     client = serve()
     for name, value in itertools.product(("source", "target", "format"), VALUES):
         answer = client.post("/translate", json=ASK | {name: value})
@@ -45,10 +38,6 @@ def test_a_value_comes_back_as_text_alone(serve: Serve) -> None:
         assert answer.headers["content-type"] == "application/json"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "set-cookie" not in answer.headers
-
-
-def test_no_path_leads_to_a_file(serve: Serve) -> None:
-    client = serve()
     for path in PATHS:
         answer = client.get(path)
         assert answer.status_code in (404, 405)
@@ -59,13 +48,12 @@ def test_half_a_character_is_no_text(serve: Serve) -> None:
     client, headers = serve(), {"Content-Type": "application/json"}
     for name in ASK:
         body = json.dumps(ASK | {name: "\ud83d"})
-        for encoding in ("utf-8", "utf-16", "utf-16-le", "utf-32"):
+        for encoding in ("utf-8", "utf-16-le", "utf-32"):
             answer = client.post("/translate", content=body.encode(encoding), headers=headers)
             assert (answer.status_code, answer.json()) == (400, {"error": "Invalid JSON format"})
     # both halves are one
-    assert client.post("/translate", content=json.dumps(ASK | {"q": "\U0001f600"}), headers=headers).json() == {
-        "translatedText": "\U0001f600"
-    }
+    answer = client.post("/translate", content=json.dumps(ASK | {"q": "\U0001f600"}), headers=headers)
+    assert answer.json() == {"translatedText": "\U0001f600"}
 
 
 def test_a_key_is_compared_with_all_keys_in_constant_time(
@@ -88,14 +76,11 @@ def test_a_key_is_compared_with_all_keys_in_constant_time(
 
 @pytest.mark.parametrize(
     ("settings", "answered"),
-    [({"req_limit": 5}, 5), ({"queue_limit": 3, "window": 1000.0}, 3)],
+    [({"req_limit": 5}, 5), ({"queue_limit": 3, "window": 600.0}, 3)],
     ids=["texts a minute", "queue"],
 )
-def test_a_limit_holds_for_requests_at_the_same_time(serve: Serve, settings: dict[str, Any], answered: int) -> None:
-    async def ask_all() -> Counter[int]:
-        transport = httpx.ASGITransport(serve(**settings).app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
-            answers = await asyncio.gather(*(client.post("/translate", json=ASK) for _ in range(23)))
-        return Counter(answer.status_code for answer in answers)
-
-    assert asyncio.run(ask_all()) == {200: answered, 429: 23 - answered}
+async def test_a_limit_holds_for_requests_at_the_same_time(serve: Serve, settings: dict, answered: int) -> None:
+    transport = httpx.ASGITransport(serve(**settings).app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
+        answers = await asyncio.gather(*(client.post("/translate", json=ASK) for _ in range(23)))
+    assert Counter(answer.status_code for answer in answers) == {200: answered, 429: 23 - answered}

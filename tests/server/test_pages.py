@@ -31,14 +31,9 @@ def test_what_a_description_says_is_on_the_page_and_never_markup() -> None:
         "components": {"schemas": {"B": {"enum": ["<b>"], "description": "Bee"}}},
     }
     page = docs_page(spec)
-    parts = [
-        "T&amp;T 1",
-        "<b>POST</b> <code>/p</code>",
-        "Do &lt;it&gt;.",
-        "<code>a</code></th>",
-        "<code>b</code>?</th>",
-    ]
-    parts += ["minimum: <code>3", '<a href="#B">B</a>', 'id="B"', "enum: <code>&lt;b&gt;</code>", "200: Done"]
+    parts = ["T&amp;T 1", "<b>POST</b> <code>/p</code>", "Do &lt;it&gt;.", "<code>a</code></th>"]
+    parts += ["<code>b</code>?</th>", "minimum: <code>3", '<a href="#B">B</a>', 'id="B"', "200: Done"]
+    parts += ["enum: <code>&lt;b&gt;</code>"]
     assert [part for part in parts if part not in page] == []
 
 

@@ -6,7 +6,6 @@ import gc
 import json
 import os
 import platform
-import shutil
 import signal
 import socket
 import subprocess
@@ -57,12 +56,6 @@ def stop(process: subprocess.Popen[str]) -> None:
         process.communicate()
 
 
-def wait_for(process: subprocess.Popen[str], words: str) -> None:
-    """Read the log until a line has these words."""
-    while words not in (line := process.stderr.readline()):
-        assert line, "the server has ended"
-
-
 @pytest.fixture(scope="module")
 def address(run: Path) -> Iterator[str]:
     process, address = start(run)
@@ -90,9 +83,8 @@ def test_libretranslate_aio(address: str, tmp_path: Path) -> None:
         assert client.health()
         document = tmp_path / "a page.html"
         document.write_text("<p>the <b>dog</b> 3</p>")
-        with urllib.request.urlopen(
-            client.translate_file(document, "en", "de").translated_file_url, timeout=60
-        ) as answer:
+        url = client.translate_file(document, "en", "de").translated_file_url
+        with urllib.request.urlopen(url, timeout=60) as answer:
             assert answer.headers.get_filename() == "a_page.html" and answer.read().startswith(b"<p>")
         with pytest.raises(library.BadRequestError, match="file format not supported"):
             client.translate_file(Path(__file__), "en", "de")
@@ -104,44 +96,26 @@ def test_libretranslate_aio(address: str, tmp_path: Path) -> None:
 
 def test_deep_translator(address: str) -> None:
     library = pytest.importorskip("deep_translator")
-    client = library.LibreTranslator(source="en", target="de", api_key="any", custom_url=f"{address}/")
+    options = {"source": "en", "api_key": "any", "custom_url": f"{address}/"}
+    client = library.LibreTranslator(target="de", **options)
     assert isinstance(client.translate("the dog 3"), str)
     assert len(client.translate_batch(["the dog 3", "the dog 4"])) == 2
     with pytest.raises(library.exceptions.ServerException):
-        library.LibreTranslator(source="en", target="fr", api_key="any", custom_url=f"{address}/").translate("the dog")
+        library.LibreTranslator(target="fr", **options).translate("the dog")
 
 
-def ask(address: str, text: str) -> str:
+def ask(address: str, text: str, **headers: str) -> str:
     body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
-    request = urllib.request.Request(f"{address}/translate", body, {"Content-Type": "application/json"})
+    request = urllib.request.Request(f"{address}/translate", body, {"Content-Type": "application/json"} | headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)["translatedText"]
 
 
 def test_answers_under_load_are_those_of_the_run(address: str, run: Path) -> None:
-    texts = [f"the dog {number}" for number in range(200)]
+    texts = [f"the dog {number}" for number in range(100)]
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda text: ask(address, text), texts))
     assert answers == load(run).translate(texts)
-
-
-@pytest.mark.slow
-def test_a_run_that_changes_is_loaded_again(run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "run"
-    shutil.copytree(run, copy)
-    process, address = start(copy)
-    try:
-        ask(address, "the dog 3")
-        config = json.loads((copy / "config.json").read_text())
-        (copy / "new.json").write_text(json.dumps(config | {"results": {}}))
-        (copy / "new.json").replace(copy / "config.json")
-        wait_for(process, "loaded again")
-        ask(address, "the dog 3")
-        (copy / "config.json").write_text("{")
-        wait_for(process, "cannot be loaded")
-        ask(address, "the dog 3")
-    finally:
-        stop(process)
 
 
 @pytest.fixture
@@ -205,9 +179,8 @@ def test_sigterm_ends_the_process_within_ten_seconds(run: Path) -> None:
         connections.append(socket.create_connection(("127.0.0.1", port)))
         connections[-1].sendall(request)
 
-    texts = json.dumps(
-        {"q": [f"the dog {number} is here. " * 200 for number in range(10)], "source": "en", "target": "de"}
-    ).encode()
+    long = [f"the dog {number} is here. " * 200 for number in range(10)]
+    texts = json.dumps({"q": long, "source": "en", "target": "de"}).encode()
     head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     for _ in range(10):
         # headers and bodies that do not come, answers that nobody reads, and work for longer than that
@@ -226,7 +199,7 @@ def test_sigterm_ends_the_process_within_ten_seconds(run: Path) -> None:
 def test_what_takes_too_long_after_sigterm_is_given_up(
     own_server: TranslationServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(translation_server, "PATIENCE", 1)
+    monkeypatch.setattr(translation_server, "PATIENCE", 0.5)
     has_begun, is_over, futures = threading.Event(), threading.Event(), list[Future[str]]()
 
     def block(*arguments: object) -> None:
@@ -255,7 +228,7 @@ def test_what_takes_too_long_after_sigterm_is_given_up(
 def test_a_run_that_is_being_loaded_at_sigterm_is_given_up(
     own_server: TranslationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translation_server, "PATIENCE", 1)
+    monkeypatch.setattr(translation_server, "PATIENCE", 0.5)
     monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
     has_begun, is_over = threading.Event(), threading.Event()
 
@@ -323,20 +296,11 @@ def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
 
 @pytest.mark.slow
 def test_a_forwarded_address_is_believed_of_trusted_proxies_alone(run: Path) -> None:
-    def ask_from(address: str, forwarded: str) -> int:
-        body = json.dumps({"q": "the dog", "source": "en", "target": "de"}).encode()
-        headers = {"Content-Type": "application/json", "X-Forwarded-For": forwarded}
-        try:
-            with urllib.request.urlopen(
-                urllib.request.Request(f"{address}/translate", body, headers), timeout=60
-            ) as answer:
-                return answer.status
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code
-
     process, address = start(run, "--req-limit", "1")
-    assert [ask_from(address, f"198.51.100.{number}") for number in range(2)] == [200, 429]
+    ask(address, "the dog", **{"X-Forwarded-For": "198.51.100.0"})
+    with pytest.raises(urllib.error.HTTPError, match="429") as refused:
+        ask(address, "the dog", **{"X-Forwarded-For": "198.51.100.1"})
+    refused.value.close()
     stop(process)
 
 
