@@ -30,15 +30,9 @@ HOST = "127.0.0.1:8765"
 def translator() -> Translator:
     torch.manual_seed(2)
     source, target = CharTokenizer("abcde "), CharTokenizer("0123456")
-    small = {
-        "encoder_layers": 1,
-        "decoder_layers": 2,
-        "width": 16,
-        "feed_forward": 17,
-        "heads": 2,
-        "share_embeddings": "none",
-    }
-    return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
+    small = {"encoder_layers": 1, "decoder_layers": 2, "width": 16, "feed_forward": 17, "heads": 2}
+    settings = TransformerSettings.model_validate(small | {"share_embeddings": "none"})
+    return Translator(Transformer(settings, source.size, target.size), source, target)
 
 
 @pytest.fixture

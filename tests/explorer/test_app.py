@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from attent.explorer import explorer as explorer_file
 from attent.explorer.explorer import Explorer
+from attent.explorer.pooling import adjust
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import UNK
@@ -39,23 +40,34 @@ def test_what_there_is(client: TestClient) -> None:
     assert described["groups"][0]["height"] == 300
 
 
-def test_the_numbers_of_a_map(client: TestClient, scene: Scene) -> None:
-    dense, pool = scene.groups[0].layers[0].weights.dense()[0], torch.nn.functional
+@pytest.mark.parametrize("is_adjusted", [False, True])
+@pytest.mark.parametrize("head", ["mean", 1])
+def test_the_numbers_of_a_map(client: TestClient, scene: Scene, head: str | int, is_adjusted: bool) -> None:
+    dense = scene.groups[0].layers[0].weights.dense()[0]
+    adjustment = {"temperature": 0.5, "top": 3} if is_adjusted else {}
+    expected = adjust(dense, 0.5, 3) if is_adjusted else dense
+    expected = expected.mean(0) if head == "mean" else expected[head]
+    note = "mean over 2 heads" if head == "mean" else ""
 
     def get(part: str, **parameters: object) -> tuple[torch.Tensor, dict[str, Any]]:
-        return numbers(client.get(f"/api/scenes/0/{part}", params={"group": "cross", "layer": 0, **parameters}))
+        choice = {"group": "cross", "layer": 0, "head": head, **adjustment}
+        return numbers(client.get(f"/api/scenes/0/{part}", params=choice | parameters))
 
-    values, about = get("row", head=1, query=7)
-    torch.testing.assert_close(values[0], dense[1, 7])
-    assert about == {"height": 1, "width": 280, "exact": True, "note": ""}
-    values, about = get("column", head="mean", key=3)
-    torch.testing.assert_close(values[0], dense.mean(0)[:, 3])
-    assert about["note"] == "mean over 2 heads"
-    torch.testing.assert_close(get("tile", head=0, level=0, y=1, x=1)[0], dense[0, 256:, 256:])
-    values, about = get("tile", head=0, level=1, y=0, x=0, how="max")
-    torch.testing.assert_close(values, pool.max_pool2d(dense[None, :1], 2)[0, 0])
-    assert about["note"] == "largest of 2 x 2 weights"
-    torch.testing.assert_close(get("thumbnail", head=0)[0], pool.avg_pool2d(dense[None, :1], 8, ceil_mode=True)[0, 0])
+    values, about = get("row", query=7)
+    torch.testing.assert_close(values[0], expected[7])
+    assert about == {"height": 1, "width": 280, "exact": True, "note": note}
+    torch.testing.assert_close(get("column", key=3)[0][0], expected[:, 3])
+    torch.testing.assert_close(get("tile", level=0, y=1, x=1)[0], expected[256:, 256:])
+    values, about = get("tile", level=1, y=0, x=0, how="max")
+    torch.testing.assert_close(values, torch.nn.functional.max_pool2d(expected[None], 2)[0])
+    assert "largest of 2 x 2 weights" in about["note"]
+    torch.testing.assert_close(
+        get("thumbnail")[0], torch.nn.functional.avg_pool2d(expected[None], 8, ceil_mode=True)[0]
+    )
+    # and the weights themselves stay as they were
+    torch.testing.assert_close(
+        get("row", query=7, temperature=1, top=0)[0][0], dense.mean(0)[7] if note else dense[1, 7]
+    )
 
 
 def test_the_figures_of_each_head(client: TestClient, scene: Scene) -> None:
@@ -84,10 +96,9 @@ def test_a_translation_grows_token_by_token(client: TestClient, translator: Tran
 def test_from_an_edited_prefix_the_model_goes_on(client: TestClient, translator: Translator) -> None:
     first = events(client.post("/api/translate", json={"text": "abcd"}))
     second = first[2]["best"][1]["token"]
-    changed = events(
-        client.post("/api/translate", json={"text": "abcd", "prefix": [first[1]["said"]["token"], second]})
-    )
-    assert [event["said"]["token"] for event in changed[1:3]] == [first[1]["said"]["token"], second]
+    prefix = [first[1]["said"]["token"], second]
+    changed = events(client.post("/api/translate", json={"text": "abcd", "prefix": prefix}))
+    assert [event["said"]["token"] for event in changed[1:3]] == prefix
     assert [event["forced"] for event in changed[1:4]] == [True, True, False]
     typed = events(client.post("/api/translate", json={"text": "abcd", "more": "65"}))
     assert typed[-1]["text"] == translator.translate(["abcd"], prefixes=["65"])[0]
@@ -127,73 +138,64 @@ def test_blanks_are_guessed(client: TestClient) -> None:
     assert described["texts"]["tokens"]["labels"][0].strip() == "the"
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "message"),
-    [
-        ("translate", {"text": ""}, "the text is empty"),
-        ("translate", {"text": "a", "prefix": [99]}, "a prefix is of ids"),
-        ("translate", {"text": "a", "run": 1}, "blanks is for the task fill-mask, not for translate"),
-        ("translate", {"text": "a", "run": 2}, "run must be from 0 to 1, got 2"),
-        ("translate", {"text": "a" * 100_000}, "100,000 tokens, more than the limit of 32,768"),
-        ("translate", {"text": 7}, "text: Input should be a valid string"),
-        ("translate", {"txt": "a"}, "text: Field required"),
-        ("translate", {"text": "a", "best": 10**9}, "best: Input should be less than or equal to 50"),
-        ("fill", {"run": 1, "text": ""}, "MASK"),
-        ("fill", {"run": 1, "text": "dog " * 100_000}, "tokens, more than the limit of 32,768"),
-        ("classify", {"run": 1, "text": "a"}, "blanks is for the task fill-mask, not for classify"),
-    ],
-)
-def test_what_cannot_be_done_is_said_in_one_line(
-    client: TestClient, path: str, body: dict[str, Any], message: str
-) -> None:
-    answer = client.post(f"/api/{path}", json=body)
-    assert answer.status_code == 400
-    assert message in answer.json()["error"]
-    assert "\n" not in answer.json()["error"]
+REFUSED = [
+    ("translate", {"text": ""}, "the text is empty"),
+    ("translate", {"text": "a", "prefix": [99]}, "a prefix is of ids"),
+    ("translate", {"text": "a", "run": 1}, "blanks is for the task fill-mask, not for translate"),
+    ("translate", {"text": "a", "run": 2}, "run must be from 0 to 1, got 2"),
+    ("translate", {"text": "a" * 100_000}, "100,000 tokens, more than the limit of 32,768"),
+    ("translate", {"text": 7}, "text: Input should be a valid string"),
+    ("translate", {"txt": "a"}, "text: Field required"),
+    ("translate", {"text": "a", "best": 10**9}, "best: Input should be less than or equal to 50"),
+    ("fill", {"run": 1, "text": ""}, "MASK"),
+    ("fill", {"run": 1, "text": "dog " * 100_000}, "tokens, more than the limit of 32,768"),
+    ("classify", {"run": 1, "text": "a"}, "blanks is for the task fill-mask, not for classify"),
+]
+MALFORMED = [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"text": NaN}']
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"text": NaN}'])
-@pytest.mark.parametrize("path", ["translate", "fill", "classify"])
-def test_a_malformed_body_is_refused(client: TestClient, path: str, body: bytes) -> None:
-    answer = client.post(f"/api/{path}", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 400
-    assert answer.json()["error"]
+def test_requests_that_cannot_be_answered_are_refused_in_one_line(client: TestClient) -> None:
+    for path, body, message in REFUSED:
+        answer = client.post(f"/api/{path}", json=body)
+        assert answer.status_code == 400
+        assert message in answer.json()["error"] and "\n" not in answer.json()["error"]
+    for path in ("translate", "fill", "classify"):
+        for content in MALFORMED:
+            answer = client.post(f"/api/{path}", content=content, headers={"Content-Type": "application/json"})
+            assert answer.status_code == 400 and answer.json()["error"], content[:10]
 
 
-@pytest.mark.parametrize("text", ["e", "👩‍👩‍👧", "é", "<script>alert(1)</script>", "\x00", "ab\u202ecd", "א ב"])
-def test_any_text_is_read(client: TestClient, text: str) -> None:
-    received = events(client.post("/api/translate", json={"text": text}))
-    assert received[0]["source"] == list(text)
-    assert received[-1]["kind"] == "end"
+def test_any_text_is_read(client: TestClient) -> None:
+    for text in ("e", "👩‍👩‍👧", "<script>alert(1)</script>", "\x00", "ab\u202ecd", "א ב"):
+        received = events(client.post("/api/translate", json={"text": text}))
+        assert received[0]["source"] == list(text)
+        assert received[-1]["kind"] == "end"
 
 
 ROW, TILE = "/api/scenes/0/row?", "/api/scenes/0/tile?group=cross&layer=0&head=0&"
+MISSING = [
+    ("/api/scenes/99", 400, "view 99 is unknown"),
+    ("/api/scenes/x", 404, "Not Found"),
+    (f"/api/scenes/{'9' * 5000}", 404, "Not Found"),
+    (f"/api/scenes/{'9' * 5000}/row?group=cross&layer=0&head=0&query=0", 404, "Not Found"),
+    ("/api/nothing", 404, "Not Found"),
+    ("/api/translate", 405, "Method Not Allowed"),
+    (f"{ROW}group=cross&layer=0&head=0&query=300", 400, "query must be from 0 to 299, got 300"),
+    (f"{ROW}group=cross&layer=0&head=0&query=-1", 400, "query: Input should be greater than or equal to 0"),
+    (f"{ROW}group=cross&layer=0&head=9&query=0", 400, "head must be from 0 to 1, or mean, got 9"),
+    (f"{ROW}group=cross&layer=4&head=0&query=0", 400, "layer must be from 0 to 0, got 4"),
+    (f"{ROW}group=other&layer=0&head=0&query=0", 400, "no group 'other'"),
+    (f"{TILE}level=9&y=0&x=0", 400, "level must be from 0 to 1, got 9"),
+    (f"{TILE}level=0&y=0&x=0&how=best", 400, "how: Input should be 'mean' or 'max'"),
+    ("/web/explore.py", 404, "Not Found"),
+    ("/web/..%2f..%2ferrors.py", 404, "Not Found"),
+]
 
 
-@pytest.mark.parametrize(
-    ("address", "status", "message"),
-    [
-        ("/api/scenes/99", 400, "view 99 is unknown"),
-        ("/api/scenes/x", 404, "Not Found"),
-        (f"/api/scenes/{'9' * 5000}", 404, "Not Found"),
-        (f"/api/scenes/{'9' * 5000}/row?group=cross&layer=0&head=0&query=0", 404, "Not Found"),
-        ("/api/nothing", 404, "Not Found"),
-        ("/api/translate", 405, "Method Not Allowed"),
-        (f"{ROW}group=cross&layer=0&head=0&query=300", 400, "query must be from 0 to 299, got 300"),
-        (f"{ROW}group=cross&layer=0&head=0&query=-1", 400, "query: Input should be greater than or equal to 0"),
-        (f"{ROW}group=cross&layer=0&head=9&query=0", 400, "head must be from 0 to 1, or mean, got 9"),
-        (f"{ROW}group=cross&layer=4&head=0&query=0", 400, "layer must be from 0 to 0, got 4"),
-        (f"{ROW}group=other&layer=0&head=0&query=0", 400, "no group 'other'"),
-        (f"{TILE}level=9&y=0&x=0", 400, "level must be from 0 to 1, got 9"),
-        (f"{TILE}level=0&y=0&x=0&how=best", 400, "how: Input should be 'mean' or 'max'"),
-        ("/web/explore.py", 404, "Not Found"),
-        ("/web/..%2f..%2ferrors.py", 404, "Not Found"),
-    ],
-)
-def test_what_there_is_not(client: TestClient, address: str, status: int, message: str) -> None:
-    answer = client.get(address)
-    assert answer.status_code == status
-    assert message in answer.json()["error"]
+def test_missing_addresses_are_refused(client: TestClient) -> None:
+    for address, status, message in MISSING:
+        answer = client.get(address)
+        assert answer.status_code == status and message in answer.json()["error"], address
 
 
 def test_what_nobody_foresaw_is_one_line_too(

@@ -17,16 +17,13 @@ def test_a_text_is_continued_and_another_token_is_gone_on_from(
     short = TextGenerator(generator.model, generator.tokenizer, context=8)
     # never while the server's threads are in the same model
     first = short.generate("the dog", GenerationSettings(max_new_tokens=6)).text
-    with ExploreServer(
-        Explorer([LoadedRun("captions", "text-generation", short)], text="the dog"), port=0
-    ) as exploring:
+    explorer = Explorer([LoadedRun("captions", "text-generation", short)], text="the dog")
+    with ExploreServer(explorer, port=0) as exploring:
         page = window.open(exploring.address)
         wait.ended(page, first)
         assert page.locator(".read li bdi").count() == 3
-        assert (
-            page.locator(".written").get_attribute("aria-label")
-            == "the continuation; a token that is chosen can be changed"
-        )
+        label = "the continuation; a token that is chosen can be changed"
+        assert page.locator(".written").get_attribute("aria-label") == label
         # the fourth row is that of the first token that was written
         page.locator(".written button").nth(0).focus()
         message = "document.querySelector('.tokens .readout').textContent.includes(' (row 3) looks back at: ')"

@@ -26,9 +26,8 @@ def test_a_long_text_is_looked_at_before_its_translation_ends(
     explorer: Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(explorer_file, "MAX_TOKENS_WITH_WEIGHTS", 10)
-    events = explorer.translate(
-        TranslateRequest(text="abcde" * 3, where=HeadRequest(group="cross", layer=0, head=None))
-    )
+    view = HeadRequest(group="cross", layer=0, head=None)
+    events = explorer.translate(TranslateRequest(text="abcde" * 3, where=view))
     kinds = [next(events)["kind"], (scene := next(events))["kind"]]
     assert kinds == ["start", "scene"]
     assert [group.name for group in explorer.scenes[scene["scene"]].groups] == ["self"]
@@ -37,9 +36,8 @@ def test_a_long_text_is_looked_at_before_its_translation_ends(
 
 def test_the_weights_of_each_step_are_those_of_the_layer_that_is_shown(explorer: Explorer) -> None:
     for layer, head in ((0, 1), (99, None)):
-        *_, last, end = explorer.translate(
-            TranslateRequest(text="abc", where=HeadRequest(group="cross", layer=layer, head=head))
-        )
+        view = HeadRequest(group="cross", layer=layer, head=head)
+        *_, last, end = explorer.translate(TranslateRequest(text="abc", where=view))
         weights = explorer.scenes[end["scene"]].group("cross").layers[min(layer, 1)].weights
         expected = weights[0, :, -1].mean(0) if head is None else weights[0, head, -1]
         assert last["weights"] == pytest.approx(expected.tolist(), abs=1e-5)
@@ -50,14 +48,6 @@ def test_the_weights_of_each_step_are_those_of_the_layer_that_is_shown(explorer:
 def test_characters_are_read_as_attent_translate_reads_them(explorer: Explorer) -> None:
     start, *_ = explorer.translate(TranslateRequest(text="a\u202fb"))
     assert (start["source"], start["unknown"]) == (("a", " ", "b"), [])
-
-
-def test_too_many_tokens_are_refused(explorer: Explorer) -> None:
-    explorer.longest = 5
-    with pytest.raises(DataError, match="the text has 6 tokens, more than the limit of 5"):
-        next(explorer.translate(TranslateRequest(text="abcdea")))
-    with pytest.raises(DataError, match="more than the limit of 5"):
-        explorer.fill(TextRequest(run=1, text="the dog was [MASK] , so it slept"))
 
 
 def test_a_text_is_continued_and_a_token_is_gone_on_from(generator: TextGenerator) -> None:
@@ -107,28 +97,29 @@ def classifiers() -> Explorer:
     return Explorer(runs)
 
 
-def test_texts_are_classified(classifiers: Explorer) -> None:
+def test_texts_and_pictures_are_classified(classifiers: Explorer) -> None:
     predictions = classifiers.classify(TextRequest(text="the dog ran"))
     assert {best["label"] for best in predictions["best"]} == {"one", "two", "three"}
     assert classifiers.scenes[predictions["scene"]].groups[0].shape == (2, 4, 4)
-    with pytest.raises(DataError, match="the text is empty"):
-        classifiers.classify(TextRequest(text=" "))
-    with pytest.raises(ArgumentError, match="no examples"):
-        classifiers.classify(ExampleRequest(row=0))
-
-
-def test_pictures_are_chosen(classifiers: Explorer) -> None:
     predictions = classifiers.classify(ExampleRequest(run=1, row=4))
     scene = classifiers.scenes[predictions["scene"]]
     assert scene.picture.grid == (3, 2)
     assert (scene.texts["tokens"].labels[0], len(scene.texts["tokens"].labels)) == ("CLS", 7)
-    with pytest.raises(ArgumentError, match="row must be from 0 to 4, got 5"):
-        classifiers.classify(ExampleRequest(run=1, row=5))
-    with pytest.raises(ArgumentError, match="pictures reads pictures: choose one of its examples"):
-        classifiers.classify(TextRequest(run=1, text="/etc/hostname"))
+    for error, request, message in (
+        (DataError, TextRequest(text=" "), "the text is empty"),
+        (ArgumentError, ExampleRequest(row=0), "no examples"),
+        (ArgumentError, ExampleRequest(run=1, row=5), "row must be from 0 to 4, got 5"),
+        (
+            ArgumentError,
+            TextRequest(run=1, text="/etc/hostname"),
+            "pictures reads pictures: choose one of its examples",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            classifiers.classify(request)
 
 
-def test_the_first_stay_and_the_oldest_of_the_others_is_forgotten() -> None:
+def test_the_oldest_scenes_of_a_run_are_forgotten_but_for_those_used_last() -> None:
     fixed, *others = (Scene(str(number), {}, ()) for number in range(4))
     scenes = SceneStore([fixed], bound=2)
     assert [scenes.add(scene) for scene in others] == [1, 2, 3]
@@ -137,40 +128,29 @@ def test_the_first_stay_and_the_oldest_of_the_others_is_forgotten() -> None:
         scenes[1]
     with pytest.raises(ArgumentError, match="view -1 is unknown"):
         scenes[-1]
-
-
-def test_a_run_forgets_its_own_and_what_was_looked_at_last_stays() -> None:
-    scenes = SceneStore(bound=2)
-    second = Scene("other", {}, ())
-    saved = scenes.add(second, run_number=1)
-    first = scenes.add(Scene("0", {}, ()))
-    for number in range(1, 4):
-        assert scenes[first].title == "0"
+    # a run forgets its own, and what was looked at last stays
+    saved, used = scenes.add(fixed, run_number=1), scenes.add(others[0])
+    for number in range(3):
+        assert scenes[used] is others[0]
         scenes.add(Scene(str(number), {}, ()))
-    assert scenes[saved] is second
-    assert scenes[first].title == "0"
+    assert scenes[saved] is fixed and scenes[used] is others[0]
     with pytest.raises(ArgumentError, match="dropped"):
-        scenes[first + 1]
-
-
-def test_the_mean_over_heads_is_named() -> None:
-    assert HeadRequest.model_validate({"group": "cross", "layer": "1", "head": "mean"}).head is None
-    assert HeadRequest.model_validate({"group": "cross", "layer": "1", "head": "3"}) == HeadRequest(
-        group="cross", layer=1, head=3
-    )
+        scenes[used + 1]
 
 
 WRONG = [{"head": "median"}, {"head": -1}, {"layer": 1.5}, {"level": -2}, {"how": "min"}, {"more": 1}]
 WRONG += [{"temperature": 0}, {"temperature": "nan"}, {"temperature": 1e9}, {"top": -1}, {"top": 0.5}]
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_nothing_else_is_taken(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        TileRequest.model_validate({"group": "a", "layer": 0, "head": 0, "level": 0, "y": 0, "x": 0, **wrong})
-
-
-def test_a_prefix_is_of_whole_numbers() -> None:
+def test_requests_are_validated() -> None:
+    head = {"group": "cross", "layer": "1"}
+    assert HeadRequest.model_validate({**head, "head": "mean"}).head is None
+    assert HeadRequest.model_validate({**head, "head": "3"}) == HeadRequest(group="cross", layer=1, head=3)
+    tile = {**head, "head": 0, "level": 0, "y": 0, "x": 0}
+    assert TileRequest.model_validate(tile).y == 0
+    for wrong in WRONG:
+        with pytest.raises(ValidationError):
+            TileRequest.model_validate({**tile, **wrong})
     assert TranslateRequest(text="a", prefix=[4, 5]).prefix == (4, 5)
     for wrong in ([4, -5], ["x"], "45", [None]):
         with pytest.raises(ValidationError):

@@ -18,25 +18,25 @@ from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.translation.translator import Translator
 
 
+def written(folder: Path, translator: Translator, **config: object) -> Path:
+    with RunWriter(folder) as run:
+        run_config = RunConfig(model=translator.model.settings, **config)
+        run.finish(run_config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
+    return folder
+
+
 @pytest.fixture
 def run_folder(translator: Translator, tmp_path: Path) -> Path:
-    config = RunConfig(model=translator.model.settings)
-    with RunWriter(tmp_path / "dates") as run:
-        run.finish(config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
-    return tmp_path / "dates"
+    return written(tmp_path / "dates", translator)
 
 
-def test_a_run_is_what_it_does(run_folder: Path, translator: Translator) -> None:
+def test_a_run_is_loaded_with_its_task_and_its_check_of_inputs(
+    run_folder: Path, translator: Translator, tmp_path: Path
+) -> None:
     run = load_run(run_folder)
     assert run.describe() == {"name": "dates", "task": "translate", "reads": "texts", "examples": 0}
     assert run.tool.translate(["abcd"]) == translator.translate(["abcd"])
-
-
-def test_an_opened_run_of_dates_refuses_what_is_no_date(translator: Translator, tmp_path: Path) -> None:
-    with RunWriter(tmp_path / "run") as writer:
-        config = RunConfig(model=translator.model.settings, corpus={"dates": {}})
-        writer.finish(config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
-    explorer = Explorer([load_run(tmp_path / "run")])
+    explorer = Explorer([load_run(written(tmp_path / "run", translator, corpus={"dates": {}}))])
     with pytest.raises(ArgumentError, match="'abcd' has no four-digit year from 1800 to 2200"):
         next(explorer.translate(TranslateRequest(text="abcd")))
     explorer.close()
@@ -62,10 +62,9 @@ def test_the_same_run_with_another_normalizer_looks_otherwise(run_folder: Path) 
 def test_another_score(run_folder: Path) -> None:
     changed_run = load_run(run_folder, score="dot")
     query, key = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 5, 8)
-    actual = {type(module.score).__name__ for module in changed_run.tool.model.modules() if hasattr(module, "score")}
-    assert actual == {"Dot"}
-    attention = next(module for module in changed_run.tool.model.modules() if hasattr(module, "score"))
-    torch.testing.assert_close(attention.score(query, key), query @ key.mT)
+    scores = [module.score for module in changed_run.tool.model.modules() if hasattr(module, "score")]
+    assert {type(score).__name__ for score in scores} == {"Dot"}
+    torch.testing.assert_close(scores[0](query, key), query @ key.mT)
 
 
 def test_a_score_that_somebody_must_train_is_refused(translator: Translator) -> None:
@@ -82,17 +81,11 @@ def test_a_score_that_somebody_must_train_is_refused(translator: Translator) -> 
 
 
 def test_examples_are_for_runs_that_read_them(filler: FillMask) -> None:
-    run = LoadedRun("blanks", "fill-mask", filler)
+    run, pixels = LoadedRun("blanks", "fill-mask", filler), np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8, 1)
     assert with_examples(run, None) is run
     with pytest.raises(ArgumentError, match="blanks reads texts"):
-        with_examples(run, Pictures(np.zeros((2, 8, 8, 1), np.uint8), None, ()))
-    with pytest.raises(ArgumentError, match="no examples"):
-        run.example(0)
-
-
-def test_one_example() -> None:
-    pixels = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8, 1)
-    run = LoadedRun("digits", "classify", None, Pictures(pixels, None, ()))
-    assert np.array_equal(run.example(1).pixels, pixels[1:])
+        with_examples(run, Pictures(pixels, None, ()))
+    digits = LoadedRun("digits", "classify", None, Pictures(pixels, None, ()))
+    assert np.array_equal(digits.example(1).pixels, pixels[1:])
     with pytest.raises(ArgumentError, match="row must be from 0 to 1, got 2"):
-        run.example(2)
+        digits.example(2)

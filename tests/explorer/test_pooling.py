@@ -1,3 +1,5 @@
+"""Weights pooled by blocks, averaged over heads, and adjusted by a temperature."""
+
 from __future__ import annotations
 
 import pytest
@@ -6,7 +8,10 @@ from torch import Tensor
 
 from attent.attention.attend import attend
 from attent.attention.masks import Causal
-from attent.explorer.pooling import BlockPooler, block_count, mean_over_heads, pool_next_level
+from attent.errors import ArgumentError
+from attent.explorer.pooling import AdjustedWeights, BlockPooler, adjust, block_count, mean_over_heads, pool_next_level
+
+METHODS = ("mean", "max")
 
 
 def by_hand(dense: Tensor, level: int, method: str) -> Tensor:
@@ -21,28 +26,31 @@ def test_runs_of_a_length() -> None:
     assert [block_count(20_000, level) for level in (0, 1, 6, 7, 15)] == [20_000, 10_000, 313, 157, 1]
 
 
-@pytest.mark.parametrize("method", ["mean", "max"])
-@pytest.mark.parametrize("level", [1, 2, 5])
-def test_rows_told_a_few_at_a_time_make_the_whole(level: int, method: str) -> None:
+@pytest.mark.parametrize("level", [1, 5])
+def test_rows_told_a_few_at_a_time_make_the_whole(level: int) -> None:
     dense = torch.rand(23, 37)
-    pooled = BlockPooler(0, block_count(23, level), range(37), level, (method,))
+    pooled = BlockPooler(0, block_count(23, level), range(37), level, METHODS)
     for first in range(0, 23, 5):
-        rows = range(first, min(first + 5, 23))
-        pooled.add(rows, dense[first : first + 5])
-    torch.testing.assert_close(pooled.result(method), by_hand(dense, level, method))
+        pooled.add(range(first, min(first + 5, 23)), dense[first : first + 5])
+    for method in METHODS:
+        torch.testing.assert_close(pooled.result(method), by_hand(dense, level, method))
 
 
-@pytest.mark.parametrize("method", ["mean", "max"])
-def test_keys_that_are_not_told_weigh_nothing(method: str) -> None:
+def test_keys_that_are_not_told_weigh_nothing() -> None:
     dense = torch.zeros(8, 13)
     dense[:, 3:10] = torch.rand(8, 7) - 0.5
-    pooled = BlockPooler(0, 4, range(13), 1, (method,))
+    pooled = BlockPooler(0, 4, range(13), 1, METHODS)
     pooled.add(range(8), dense[:, 3:10], 3)
-    torch.testing.assert_close(pooled.result(method), by_hand(dense, 1, method))
+    for method in METHODS:
+        torch.testing.assert_close(pooled.result(method), by_hand(dense, 1, method))
+    beyond = BlockPooler(0, 2, range(8, 12), 1, METHODS)
+    beyond.add(range(4), torch.rand(4, 5), 0)
+    assert not beyond.result("mean").any() and not beyond.result("max").any()
 
 
-@pytest.mark.parametrize("method", ["mean", "max"])
-@pytest.mark.parametrize("shape", [(23, 37), (32, 64), (1, 5), (5, 1)])
+@pytest.mark.parametrize(
+    ("shape", "method"), [((23, 37), "mean"), ((32, 64), "max"), ((1, 5), "max"), ((5, 1), "mean")]
+)
 def test_a_level_is_made_of_the_one_below(shape: tuple[int, int], method: str) -> None:
     actual = by_hand(dense := torch.rand(shape), 1, method)
     for level in (1, 2, 3):
@@ -71,22 +79,38 @@ def test_rows_of_several_heads_are_their_mean(heads: range) -> None:
     torch.testing.assert_close(result[1::2], weights.dense()[1, heads.start : heads.stop, 1::2].mean(0))
 
 
-@pytest.mark.parametrize("method", ["mean", "max"])
-@pytest.mark.parametrize(("step", "level"), [(1, 1), (2, 1), (2, 3), (4, 2)])
-@pytest.mark.parametrize("count", [3, 26, 64])
-def test_some_keys_of_some_rows(method: str, step: int, level: int, count: int) -> None:
+@pytest.mark.parametrize(("step", "level", "count"), [(1, 1, 64), (2, 1, 3), (2, 3, 26), (4, 2, 3), (4, 2, 64)])
+def test_some_keys_of_some_rows(step: int, level: int, count: int) -> None:
     dense = torch.rand(64, 50)
-    pooled = BlockPooler(0, block_count(64, level), range(16, 41), level, ["mean", "max"])
+    pooled = BlockPooler(0, block_count(64, level), range(16, 41), level, METHODS)
     rows = range(step // 2, 64, step)
     for first in range(0, len(rows), count):
         sample = rows[first : first + count]
         pooled.add(sample, dense[sample.start : sample.stop : sample.step, 5:45], 5)
-    target = dense[list(rows), 16:41]
-    torch.testing.assert_close(pooled.result(method), by_hand(target.repeat_interleave(step, 0), level, method))
+    target = dense[list(rows), 16:41].repeat_interleave(step, 0)
+    for method in METHODS:
+        torch.testing.assert_close(pooled.result(method), by_hand(target, level, method))
 
 
-def test_keys_beyond_those_that_are_told() -> None:
-    pooled = BlockPooler(0, 2, range(8, 12), 1, ["mean", "max"])
-    pooled.add(range(4), torch.rand(4, 5), 0)
-    assert not pooled.result("mean").any()
-    assert not pooled.result("max").any()
+@pytest.mark.parametrize("temperature", [0.05, 0.5, 20.0])
+def test_a_softmax_has_another_temperature(temperature: float) -> None:
+    scores = torch.randn(2, 5, 300, dtype=torch.float64)
+    torch.testing.assert_close(adjust(scores.softmax(-1), temperature, 0), (scores / temperature).softmax(-1))
+    # of 32 bits too, where powers of small weights are below the smallest number
+    sharp = torch.full((1, 10_000), 1e-4)
+    torch.testing.assert_close(adjust(sharp, temperature, 0), sharp)
+
+
+def test_the_largest_of_a_row_are_kept_as_they_are() -> None:
+    weights = torch.tensor([[0.1, 0.4, 0.2, 0.3], [0.25, 0.25, 0.25, 0.25]])
+    adjusted = adjust(weights, 1, 2)
+    assert adjusted[0].tolist() == [0, weights[0, 1].item(), 0, weights[0, 3].item()]
+    assert adjusted[1].count_nonzero() == 2
+    assert torch.equal(adjust(weights, 1, 7), weights)
+    # rows that see nothing stay zeros
+    assert adjust(torch.zeros(3, 4), 0.3, 2).count_nonzero() == 0
+
+
+def test_weights_that_do_not_sum_to_one_have_no_temperature() -> None:
+    with pytest.raises(ArgumentError, match="do not sum to 1"):
+        AdjustedWeights("layer", torch.randn(2, 3, 3), 0, 0.5)

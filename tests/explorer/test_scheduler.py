@@ -17,7 +17,7 @@ def scheduler() -> Iterator[Scheduler]:
     built.close()
 
 
-def test_whoever_is_waited_for_comes_between_two_steps(scheduler: Scheduler) -> None:
+def test_the_foreground_comes_between_two_steps(scheduler: Scheduler) -> None:
     order: list[str] = []
     started, requested = threading.Event(), threading.Event()
 
@@ -28,14 +28,11 @@ def test_whoever_is_waited_for_comes_between_two_steps(scheduler: Scheduler) -> 
         yield
         order.append("second step")
 
-    def waited_for() -> None:
-        started.wait(10)
-        threading.Timer(0.05, requested.set).start()
-        with scheduler.foreground():
-            order.append("now")
-
     scheduler.run_in_background("a", work)
-    waited_for()
+    started.wait(10)
+    threading.Timer(0.05, requested.set).start()
+    with scheduler.foreground():
+        order.append("now")
     assert scheduler.settle(10)
     assert order == ["first step", "now", "second step"]
 
@@ -106,7 +103,7 @@ def test_nothing_begins_after_the_end() -> None:
     assert own_scheduler.settle(1)
 
 
-def test_beyond_the_bound_what_was_not_asked_for_longest_is_forgotten() -> None:
+def test_a_cache_forgets_the_least_recently_used_beyond_its_bound() -> None:
     cache = LRUCache(bound=100)
     for name in "abc":
         cache.put(name, torch.zeros(10))  # 40 bytes each
@@ -114,19 +111,10 @@ def test_beyond_the_bound_what_was_not_asked_for_longest_is_forgotten() -> None:
     assert cache.get("a") is not None
     assert cache.get("b") is None
     assert cache.size == 80
-
-
-def test_what_is_put_again_counts_once() -> None:
-    cache = LRUCache(bound=100)
-    cache.put("a", torch.zeros(10))
+    # once for each name, and nothing that is larger than the bound
     cache.put("a", torch.ones(5))
-    assert cache.size == 20
+    assert cache.size == 60
     assert torch.equal(cache.get("a"), torch.ones(5))
-
-
-def test_what_is_larger_than_the_bound_is_not_kept() -> None:
-    cache = LRUCache(bound=100)
-    cache.put("a", torch.zeros(10))
     cache.put("a", torch.zeros(100))
     assert cache.get("a") is None
-    assert cache.size == 0
+    assert cache.size == 40

@@ -38,9 +38,8 @@ def joined(tiles: TilePyramid, view: HeadView, level: int, method: str) -> tuple
     down, across = (range(block_count(length, level + 8)) for length in view.shape)
     full = [[tiles.tile(view, level, y, x, method) for x in across] for y in down]
     assert all(part.is_exact == ("until" not in part.note) for strip in full for part in strip)
-    return torch.cat([torch.cat([part.values for part in strip], 1) for strip in full]), {
-        part.note for strip in full for part in strip
-    }
+    values = torch.cat([torch.cat([part.values for part in strip], 1) for strip in full])
+    return values, {part.note for strip in full for part in strip}
 
 
 def pooled(dense: Tensor, level: int, method: str) -> Tensor:
@@ -49,35 +48,31 @@ def pooled(dense: Tensor, level: int, method: str) -> Tensor:
     return of(dense[None, None], size, ceil_mode=True)[0, 0]
 
 
-@pytest.mark.parametrize("method", ["mean", "max"])
-@pytest.mark.parametrize("head", [None, 1])
 @pytest.mark.parametrize(
-    ("queries", "keys", "options"),
-    [(700, 531, {}), (300, 900, {"normalizer": "sparsemax"}), (601, 601, {"mask": "causal"})],
+    ("queries", "keys", "options", "head"),
+    [(700, 531, {}, None), (300, 900, {"normalizer": "sparsemax"}, 1), (601, 601, {"mask": "causal"}, None)],
 )
 def test_every_level_is_the_dense_map_made_small(
-    tiles: TilePyramid, method: str, head: int | None, queries: int, keys: int, options: dict
+    tiles: TilePyramid, queries: int, keys: int, options: dict, head: int | None
 ) -> None:
     weights = attended(queries, keys, **options)
     view = HeadView("a", LayerWeights("a", weights, sequence=1), head)
     dense = weights.dense()[1].mean(0) if head is None else weights[1, head]
     for level in range(view.top_level + 1):
-        actual, _ = joined(tiles, view, level, method)
-        torch.testing.assert_close(actual, pooled(dense, level, method))
+        for method in ("mean", "max"):
+            actual, _ = joined(tiles, view, level, method)
+            torch.testing.assert_close(actual, pooled(dense, level, method))
     assert max(block_count(queries, view.top_level), block_count(keys, view.top_level)) <= 256
 
 
 def test_a_layer_of_numbers_serves_as_one_of_a_map(tiles: TilePyramid) -> None:
     weights = attended(300, 270)
     dense = HeadView("dense", LayerWeights("a", weights.dense(), sequence=1), None)
-    torch.testing.assert_close(
-        joined(tiles, dense, 1, "max")[0],
-        joined(tiles, HeadView("map", LayerWeights("a", weights, 1), None), 1, "max")[0],
-    )
+    of_map = HeadView("map", LayerWeights("a", weights, 1), None)
+    torch.testing.assert_close(joined(tiles, dense, 1, "max")[0], joined(tiles, of_map, 1, "max")[0])
 
 
-@pytest.mark.parametrize("head", [None, 2])
-@pytest.mark.parametrize("method", ["mean", "max"])
+@pytest.mark.parametrize(("head", "method"), [(None, "mean"), (2, "max")])
 def test_what_takes_long_is_told_of_some_rows_and_then_exactly(
     tiles: TilePyramid, head: int | None, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,15 +106,6 @@ def test_what_is_made_of_some_rows_is_made_of_whole_rows(tiles: TilePyramid, mon
     torch.testing.assert_close(part.values, pooled(rows, 2, "mean"))
 
 
-def test_what_is_said_of_the_numbers(tiles: TilePyramid) -> None:
-    layer = LayerWeights("a", attended(300, 300))
-    notes = [
-        tiles.tile(HeadView("a", layer, head), level, 0, 0, method).note
-        for head, level, method in ((0, 0, "mean"), (0, 1, "max"), (None, 0, "mean"))
-    ]
-    assert notes == ["", "largest of 2 x 2 weights", "mean over 3 heads"]
-
-
 def test_what_was_computed_is_not_computed_again(tiles: TilePyramid, monkeypatch: pytest.MonkeyPatch) -> None:
     view = HeadView("a", LayerWeights("a", attended(300, 300)), 0)
     before = tiles.tile(view, 0, 0, 0)
@@ -138,26 +124,21 @@ def test_memory_stays_within_its_bound() -> None:
     tiles.scheduler.close()
 
 
-@pytest.mark.parametrize(
-    ("level", "y", "x", "method", "message"),
-    [
-        (3, 0, 0, "mean", "level must be from 0 to 2, got 3"),
-        (-1, 0, 0, "mean", "level must be from 0 to 2, got -1"),
-        (0, 3, 0, "mean", "y must be from 0 to 2 at level 0, got 3"),
-        (1, 0, 1, "mean", "x must be from 0 to 0 at level 1, got 1"),
-    ],
-)
-def test_tiles_that_there_are_not(tiles: TilePyramid, level: int, y: int, x: int, method: str, message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        tiles.tile(HeadView("a", LayerWeights("a", attended(700, 400)), 0), level, y, x, method)
-
-
-def test_names_that_there_are_not(tiles: TilePyramid) -> None:
-    layer = LayerWeights("a", attended(7, 5))
+def test_tiles_and_names_that_there_are_not(tiles: TilePyramid) -> None:
+    layer = LayerWeights("a", attended(700, 400))
+    view = HeadView("a", layer, 0)
+    for level, y, x, message in (
+        (3, 0, 0, "level must be from 0 to 2, got 3"),
+        (-1, 0, 0, "level must be from 0 to 2, got -1"),
+        (0, 3, 0, "y must be from 0 to 2 at level 0, got 3"),
+        (1, 0, 1, "x must be from 0 to 0 at level 1, got 1"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            tiles.tile(view, level, y, x)
     with pytest.raises(ArgumentError, match="head must be from 0 to 2, or mean, got 3"):
         HeadView("a", layer, 3)
     with pytest.raises(UnknownNameError, match="way of pooling"):
-        tiles.tile(HeadView("a", layer, 0), 0, 0, 0, "median")
+        tiles.tile(view, 0, 0, 0, "median")
 
 
 @pytest.mark.slow
@@ -187,21 +168,14 @@ def test_twenty_thousand_tokens_are_seen_at_once_and_in_little_memory() -> None:
         assert more < 200
 
 
-@pytest.mark.parametrize("head", [None, 1])
-def test_rows_and_columns_are_those_of_the_map(head: int | None) -> None:
-    weights = attended(23, 31)
+@pytest.mark.parametrize(("head", "mask"), [(None, None), (1, None), (2, "causal")])
+def test_rows_and_columns_are_those_of_the_map(head: int | None, mask: str | None) -> None:
+    weights = attended(23, 31, mask=mask)
     view = HeadView("a", LayerWeights("a", weights, sequence=1), head)
     dense = weights.dense()[1].mean(0) if head is None else weights[1, head]
     torch.testing.assert_close(view.row(5).values, dense[5:6])
     torch.testing.assert_close(view.column(7).values, dense[:, 7][None])
     torch.testing.assert_close(view.thumbnail().values, dense)
-
-
-def test_under_a_mask_what_is_hidden_weighs_nothing() -> None:
-    weights = attended(23, 23, mask="causal")
-    view = HeadView("a", LayerWeights("a", weights), 2)
-    torch.testing.assert_close(view.row(5).values, weights[0, 2, 5:6])
-    torch.testing.assert_close(view.column(7).values[0], weights[0, 2, :, 7])
 
 
 def test_of_a_long_text_some_queries_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,20 +218,18 @@ def test_a_thumbnail_is_small() -> None:
     torch.testing.assert_close(part.values, torch.nn.functional.avg_pool2d(weights[0, :1], 8, ceil_mode=True)[0])
 
 
-@pytest.mark.parametrize("limit", [2**23, 1])
-def test_figures_by_hand(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles_file, "STATISTICS_WEIGHTS", limit)
-    dense = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.25, 0.75]])[None]
-    if limit == 1:  # one row speaks for all: the second
-        (result,) = sampled_head_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
-        assert (result["first"], result["previous"], result["same"]) == (0.5, 0.5, 0.5)
-        return
-    (result,) = sampled_head_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
+def test_figures_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = LayerWeights("a", torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.25, 0.75]])[None])
+    (result,) = sampled_head_statistics(layer, is_self_attention=True)[0]
     assert result["first"] == pytest.approx(1.5 / 3)
     assert result["previous"] == pytest.approx((0.5 + 0.25) / 3)
     assert result["same"] == pytest.approx((1 + 0.5 + 0.75) / 3)
     assert result["distance"] == pytest.approx((0.5 + 0.25) / 3)
     assert result["entropy"] == pytest.approx((math.log(2) - 0.25 * math.log(0.25) - 0.75 * math.log(0.75)) / 3)
+    # one row speaks for all: the second
+    monkeypatch.setattr(tiles_file, "STATISTICS_WEIGHTS", 1)
+    (result,) = sampled_head_statistics(layer, is_self_attention=True)[0]
+    assert (result["first"], result["previous"], result["same"]) == (0.5, 0.5, 0.5)
 
 
 def test_figures_without_a_meaning_are_left_out() -> None:
