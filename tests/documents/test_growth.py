@@ -77,21 +77,13 @@ LONG = '<w:rFonts w:ascii="{0}"/>'
 
 
 def word_document(body: str, namespaces: str = "") -> bytes:
-    return packed(
-        {
-            CONTENT_TYPES: TYPES,
-            "word/document.xml": f'<w:document xmlns:w="{WORD[1:-1]}"{namespaces}>{body}</w:document>',
-        }
-    )
+    document = f'<w:document xmlns:w="{WORD[1:-1]}"{namespaces}>{body}</w:document>'
+    return packed({CONTENT_TYPES: TYPES, "word/document.xml": document})
 
 
-def open_document(body: str, namespaces: str = "") -> bytes:
-    return packed(
-        {
-            "mimetype": MIME_TYPE.decode(),
-            "content.xml": f'<office xmlns:text="{TEXT[1:-1]}"{namespaces}>{body}</office>',
-        }
-    )
+def open_document(body: str) -> bytes:
+    content = f'<office xmlns:text="{TEXT[1:-1]}">{body}</office>'
+    return packed({"mimetype": MIME_TYPE.decode(), "content.xml": content})
 
 
 def packed(entries: dict[str, str]) -> bytes:
@@ -220,39 +212,31 @@ GENERATORS[".html"] = {
     **{
         repr(piece): (n, _text(piece, after=">x"))
         for piece, n in (
-            *(
-                ("<!--a>", 20_000),
-                ("<!--a--!>", 8_000),
-                ("<![CDATA[a>", 8_000),
-                ("<![if a>", 8_000),
-                ("<?a", 20_000),
-                ("<a ", 30_000),
-            ),
-            *(
-                ('<a b=" > " ', 8_000),
-                ("<a b=\"'>", 8_000),
-                ("<a b='", 20_000),
-                ("</a ", 20_000),
-                ("<script>a", 20_000),
-                ("<!doctype a", 20_000),
-            ),
-            *(
-                ("<b>a</b> ", 3_000),
-                ("<br>a", 4_000),
-                ("<b>", 8_000),
-                ("<pre>", 8_000),
-                ("<b><i></b></i>", 4_000),
-                ("<p>a", 8_000),
-            ),
-            *(
-                ("a.b", 300_000),
-                ("a@", 20_000),
-                ("http://.", 20_000),
-                ("{a", 20_000),
-                ("%(a", 20_000),
-                ("&amp", 20_000),
-                ("a!", 300_000),
-            ),
+            ("<!--a>", 20_000),
+            ("<!--a--!>", 8_000),
+            ("<![CDATA[a>", 8_000),
+            ("<![if a>", 8_000),
+            ("<?a", 20_000),
+            ("<a ", 30_000),
+            ('<a b=" > " ', 8_000),
+            ("<a b=\"'>", 8_000),
+            ("<a b='", 20_000),
+            ("</a ", 20_000),
+            ("<script>a", 20_000),
+            ("<!doctype a", 20_000),
+            ("<b>a</b> ", 3_000),
+            ("<br>a", 4_000),
+            ("<b>", 8_000),
+            ("<pre>", 8_000),
+            ("<b><i></b></i>", 4_000),
+            ("<p>a", 8_000),
+            ("a.b", 300_000),
+            ("a@", 20_000),
+            ("http://.", 20_000),
+            ("{a", 20_000),
+            ("%(a", 20_000),
+            ("&amp", 20_000),
+            ("a!", 300_000),
         )
     },
     "attributes": (500_000, _text("b ", before="<a ", after=">x</a>")),
@@ -269,40 +253,34 @@ GENERATORS[".md"] = {
     **{
         repr(piece): (n, _text(piece, line=max(1, 15_000 // len(piece)), after="\n"))
         for piece, n in (
-            *(
-                ("*a ", 12_000),
-                ("[a", 15_000),
-                ("](a", 60_000),
-                ("`a", 15_000),
-                ("![", 15_000),
-                ("<a", 15_000),
-                ("a|", 8_000),
-                ("\\*", 8_000),
-            ),
+            ("*a ", 12_000),
+            ("[a", 15_000),
+            ("](a", 60_000),
+            ("`a", 15_000),
+            ("![", 15_000),
+            ("<a", 15_000),
+            ("a|", 8_000),
+            ("\\*", 8_000),
             *(("[a](b", 12_000), ("&#", 15_000), ("_a", 15_000), ("~~a ", 8_000)),
         )
     },
     **{
         repr(piece): (n, _text(piece, line=1, after="\n"))
         for piece, n in (
-            *(
-                ("a", 8_000),
-                ("- a", 4_000),
-                ("> a", 4_000),
-                ("# a", 4_000),
-                ("[a]: '", 6_000),
-                ("> - " * 10 + "a", 400),
-                ("- " * 5_000, 200),
-            ),
-            *(
-                (">" * 20 + " a", 2_000),
-                ("<div>", 8_000),
-                ("```", 8_000),
-                ("|a|b|", 4_000),
-                ("1. a\n", 3_000),
-                ("a\n=", 4_000),
-                ("[", 8_000),
-            ),
+            ("a", 8_000),
+            ("- a", 4_000),
+            ("> a", 4_000),
+            ("# a", 4_000),
+            ("[a]: '", 6_000),
+            ("> - " * 10 + "a", 400),
+            ("- " * 5_000, 200),
+            (">" * 20 + " a", 2_000),
+            ("<div>", 8_000),
+            ("```", 8_000),
+            ("|a|b|", 4_000),
+            ("1. a\n", 3_000),
+            ("a\n=", 4_000),
+            ("[", 8_000),
         )
     },
     "marks that end others": (30, lambda n: (("*a " * 1_500 + "a_ " * 1_500 + "\n\n") * n).encode()),

@@ -84,7 +84,7 @@ def lines_of_html(draw: st.DrawFn) -> str:
 
 
 @given(lines_of_html())
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_any_line_of_html_stays(document: str) -> None:
     assert html(document) == document
 
@@ -119,7 +119,7 @@ def things(xml: str) -> str:
 
 
 @given(st.lists(RUNS | RUNS | LINKS, min_size=1, max_size=6))
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_any_paragraph_of_word_keeps_its_text(content: list[str]) -> None:
     paragraph = f"<w:p>{''.join(content)}</w:p>"
     types = (

@@ -48,14 +48,11 @@ def test_lines_of_no_known_language_are_translated_whole() -> None:
 def test_what_is_refused_stays_and_is_named() -> None:
     refused: list[tuple[int, str, str]] = []
     documents = [parse_html("<p>It rains.</p>"), parse_html("<p>Two <b>men</b> sit.</p>")]
-    translated = translate_documents(
-        documents,
-        "en",
-        lambda sentences: [
-            Refusal("too wet") if "rain" in sentence.text else AlignedText("x", ()) for sentence in sentences
-        ],
-        lambda *refusal: refused.append(refusal),
-    )
+
+    def translate(sentences: Sequence[DocumentSentence]) -> list[Refusal | AlignedText]:
+        return [Refusal("too wet") if "rain" in text else AlignedText("x", ()) for text, _ in sentences]
+
+    translated = translate_documents(documents, "en", translate, lambda *refusal: refused.append(refusal))
     assert translated == ["<p>It rains.</p>", "<p><b></b>x</p>"]
     assert refused == [(0, "It rains.", "too wet")]
 

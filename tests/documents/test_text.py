@@ -45,15 +45,10 @@ def test_subtitles_keep_numbers_and_times(translate) -> None:
     assert [cue.content.split("\n") for cue in cues] == [["THREE TWO", "ONE"], ["FIVE <i>FOUR</i> -", "SIX -"]]
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"), [(b"a \xff b", "not UTF-8: invalid start byte at byte 2"), (b"a\0b", "zero bytes")]
-)
-def test_what_is_no_text_is_said(content: bytes, problem: str) -> None:
-    with pytest.raises(DataError, match=problem):
-        TextDocument(content, parse_text)
-
-
-def test_an_unknown_format_is_said() -> None:
+def test_files_that_are_no_text_or_of_an_unknown_format_are_refused() -> None:
+    for content, problem in ((b"a \xff b", "not UTF-8: invalid start byte at byte 2"), (b"a\0b", "zero bytes")):
+        with pytest.raises(DataError, match=problem):
+            TextDocument(content, parse_text)
     with pytest.raises(UnknownNameError, match=r"unknown document '\.pdf'"):
         read_document(b"", ".pdf")
     assert [*FORMATS] == [".txt", ".html", ".md", ".srt", ".docx", ".odt"]

@@ -8,22 +8,19 @@ import zipfile
 import pytest
 
 from attent.documents.inline import AlignedText
-from attent.documents.word_processors import STRICT, TEXT, WORD, read_open_document, read_word
+from attent.documents.word_processors import CONTENT_TYPES, MAIN, STRICT, TEXT, WORD, read_open_document, read_word
 from attent.documents.xml_lines import XmlDocument
 from attent.errors import DataError
 
+PACKAGE = "http://schemas.openxmlformats.org/package/2006/content-types"
 BODY = '<w:document xmlns:w="%s"><w:body>%s</w:body></w:document>'
 
 
 def word_document(body: str, namespace: str = WORD) -> bytes:
-    types = (
-        '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override '
-        'PartName="/word/document.xml" '
-        'ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>'
-    )
+    override = f'<Override PartName="/word/document.xml" ContentType="{MAIN}"/>'
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("[Content_Types].xml", types)
+        file.writestr(CONTENT_TYPES, f'<Types xmlns="{PACKAGE}">{override}</Types>')
         file.writestr("word/document.xml", BODY % (namespace[1:-1], body))
         file.writestr("word/media/image1.png", b"\x89PNG")
     return stream.getvalue()
@@ -50,9 +47,8 @@ def test_formats_follow_their_words_and_structure_stays(translate, word_file: by
     assert dots.text == "..."
     assert [cell.text for cell in document.tables[0].rows[0].cells] == ["CELL LEFT", "12"]
     assert document.sections[0].header.paragraphs[0].text == "HEADER PAGE"
-    assert [part.partname for part in document.part.package.iter_parts()] == [
-        part.partname for part in before.part.package.iter_parts()
-    ]
+    names, names_before = ([part.partname for part in file.part.package.iter_parts()] for file in (document, before))
+    assert names == names_before
 
 
 @pytest.mark.parametrize(
@@ -111,13 +107,12 @@ def test_what_a_paragraph_holds_stays_in_it(translate, paragraph: str, translati
         assert result.replace('<w:rPr><w:lang w:val="en"/></w:rPr>', "") == f"<w:p>{translation}</w:p>"
 
 
-def test_text_in_a_picture_s_box_is_translated_once(translate) -> None:
-    box = (
-        "<w:p><w:r><w:t>one </w:t><w:pict><w:txbxContent><w:p><w:r><w:t>in box</w:t></w:r></w:p></w:txbxContent>"
-        "</w:pict></w:r></w:p>"
-    )
-    result = body_of(translate(word_document(box), ".docx"))
+def test_text_in_a_picture_s_box_is_translated_once_unless_it_is_deleted(translate) -> None:
+    box = "<w:pict><w:txbxContent><w:p><w:r><w:t>in box</w:t></w:r></w:p></w:txbxContent></w:pict>"
+    result = body_of(translate(word_document(f"<w:p><w:r><w:t>one </w:t>{box}</w:r></w:p>"), ".docx"))
     assert result.count("BOX IN") == 1 and result.count("ONE") == 1 and "<w:pict><w:txbxContent><w:p>" in result
+    deleted = f"<w:p><w:r><w:t>one</w:t></w:r><w:del><w:r>{box}</w:r></w:del></w:p>"
+    assert "in box" in body_of(translate(word_document(deleted), ".docx"))
 
 
 def test_strict_documents_are_translated_in_their_own_namespace(translate) -> None:
@@ -128,26 +123,12 @@ def test_strict_documents_are_translated_in_their_own_namespace(translate) -> No
     assert "<w:t>TWO</w:t>" in body_of(strict) and body_of(strict) == body_of(ordinary)
 
 
-def test_a_text_box_in_a_deleted_passage_stays(translate) -> None:
-    box = (
-        "<w:del><w:r><w:pict><w:txbxContent><w:p><w:r><w:t>in box</w:t></w:r></w:p></w:txbxContent></w:pict></w:r>"
-        "</w:del>"
-    )
-    assert "in box" in body_of(translate(word_document(f"<w:p><w:r><w:t>one</w:t></w:r>{box}</w:p>"), ".docx"))
-
-
 def test_other_entries_and_control_characters(translate) -> None:
     document = read_word(word_document("<w:p><w:r><w:t>one</w:t></w:r></w:p>"))
     assert isinstance(document, XmlDocument)
     result = document.render([AlignedText("a\x01\ud800<b>", ())])
     assert "a&lt;b&gt;" in body_of(result)
     assert zipfile.ZipFile(io.BytesIO(result)).read("word/media/image1.png") == b"\x89PNG"
-
-
-def test_what_is_none_is_said(open_document_file: bytes) -> None:
-    for content in (open_document_file, b"", b"PK\x05\x06", word_document("", "{http://example.org/}")):
-        with pytest.raises(DataError):
-            read_word(content)
 
 
 ROOT = f'<office xmlns:text="{TEXT[1:-1]}">%s</office>'
@@ -212,13 +193,14 @@ def test_what_a_paragraph_of_open_document_holds_stays_in_it(
 def test_deleted_passages_of_open_document_stay(translate) -> None:
     deleted = "<text:changed-region><text:deletion><text:p>old words</text:p></text:deletion></text:changed-region>"
     deleted = f"<text:tracked-changes>{deleted}</text:tracked-changes>"
-    assert (
-        content_of(translate(open_document(f"{deleted}<text:p>one two</text:p>"), ".odt"))
-        == f"{deleted}<text:p>TWO ONE</text:p>"
-    )
+    result = content_of(translate(open_document(f"{deleted}<text:p>one two</text:p>"), ".odt"))
+    assert result == f"{deleted}<text:p>TWO ONE</text:p>"
 
 
-def test_what_is_no_open_document_is_said(word_file: bytes) -> None:
+def test_files_of_other_kinds_are_refused(word_file: bytes, open_document_file: bytes) -> None:
+    for content in (open_document_file, b"", b"PK\x05\x06", word_document("", "{http://example.org/}")):
+        with pytest.raises(DataError):
+            read_word(content)
     for content in (word_file, b"", b"text"):
         with pytest.raises(DataError):
             read_open_document(content)
