@@ -106,58 +106,68 @@ def declarations(count: int) -> str:
     return "".join(f' xmlns:n{number}="u{number}"' for number in range(count))
 
 
-# By ending and name; of a size that takes a tenth of a second or more where time is quadratic.
+def formatted(text_format: str) -> str:
+    """Return a run of a format, with 500 tabs."""
+    return f"<w:r><w:rPr>{text_format}</w:rPr><w:t>a</w:t>{'<w:tab/>' * 500}</w:r>"
+
+
+def nested(tag: str, depth: int, inner: str) -> str:
+    return f"<{tag}>" * depth + inner + f"</{tag}>" * depth
+
+
+# Paragraphs by name; of a size that takes a tenth of a second or more where time is quadratic.
+WORD_PARAGRAPHS: dict[str, tuple[int, Callable[[int], str]]] = {
+    "nested fields": (5_000, lambda n: run("a") + BEGIN * n + run("b") + END * n),
+    "fields side by side": (3_000, lambda n: run("a") + (BEGIN + run("b") + END) * n),
+    "fields without an end": (8_000, lambda n: run("a") + BEGIN * n),
+    "one large picture": (40_000, lambda n: run("a") + f"<w:r><w:x>{'<w:y/>' * n}</w:x></w:r>"),
+    "a large picture in nested links": (
+        10_000,
+        lambda n: nested("w:hyperlink", 45, run("a") + f"<w:x>{'<w:y/>' * n}</w:x>"),
+    ),
+    "a large format": (10_000, lambda n: run("a", "<w:b/>" * n)),
+    "a long attribute and tabs": (1_000_000, lambda n: formatted(LONG.format("a" * n))),
+    "a long hidden value and tabs": (1_000_000, lambda n: formatted(f'<w:lang w:val="{"a" * n}"/><w:b/>')),
+    "a long comment in a format, and tabs": (1_000_000, lambda n: formatted(f"<w:b/><!--{'a' * n}-->")),
+    "a long format of most text": (
+        1_000_000,
+        lambda n: run("one two " * 99, LONG.format("a" * n)) + (run(" b", "<w:b/>") + run(" i", "<w:i/>")) * 120,
+    ),
+    "bold and not": (1_500, lambda n: (run("a ", "<w:b/>") + run("b ")) * n),
+    "texts and line ends": (2_500, lambda n: f"<w:r>{'<w:t>a</w:t><w:br/>' * n}</w:r>"),
+    "links": (2_500, lambda n: f"<w:hyperlink>{run('a')}</w:hyperlink>" * n),
+}
+OPEN_PARAGRAPHS: dict[str, tuple[int, Callable[[int], str]]] = {
+    "a long style and tabs": (
+        1_000_000,
+        lambda n: f'<text:span text:style-name="{"a" * n}">{"a<text:tab/>" * 500}</text:span>',
+    ),
+    "nested long styles": (
+        10_000,
+        lambda n: f'<text:span text:style-name="{"a" * n}">a' * 230 + "</text:span>" * 230,
+    ),
+    "spans in nested spans": (5_000, lambda n: nested("text:span", 200, "a<text:span>b</text:span>" * n)),
+    "spans": (1_500, lambda n: "<text:span>a</text:span>b " * n),
+    "spaces": (10_000, lambda n: "a" + '<text:s text:c="200"/>' * n + "b"),
+    "notes": (3_000, lambda n: f"a {'<text:note><text:p>b</text:p></text:note>' * n}"),
+    "links in links": (5_000, lambda n: nested("text:a", 40, "<text:s/>a" * n)),
+}
+
+
+def _in_paragraph(write: Callable[[str], bytes], tag: str, content: Callable[[int], str]) -> Generator:
+    return lambda n: write(f"<{tag}>{content(n)}</{tag}>")
+
+
+# By ending and name.
 GENERATORS: dict[str, dict[str, tuple[int, Generator]]] = {
     ".docx": {
-        "nested fields": (5_000, lambda n: word_document(paragraph(run("a") + BEGIN * n + run("b") + END * n))),
-        "fields side by side": (3_000, lambda n: word_document(paragraph(run("a") + (BEGIN + run("b") + END) * n))),
-        "fields without an end": (8_000, lambda n: word_document(paragraph(run("a") + BEGIN * n))),
-        "nested paragraphs": (10_000, lambda n: word_document("<w:p>" * 240 + run("a") * n + "</w:p>" * 240)),
+        **{name: (n, _in_paragraph(word_document, "w:p", body)) for name, (n, body) in WORD_PARAGRAPHS.items()},
+        "nested paragraphs": (10_000, lambda n: word_document(nested("w:p", 240, run("a") * n))),
         "boxes in boxes": (
             4_000,
             lambda n: word_document("<w:p><w:r><w:pict>" * 4 + paragraph(run("a")) * n + "</w:pict></w:r></w:p>" * 4),
         ),
-        "one large picture": (
-            40_000,
-            lambda n: word_document(paragraph(run("a") + f"<w:r><w:x>{'<w:y/>' * n}</w:x></w:r>")),
-        ),
-        "a large picture in nested links": (
-            10_000,
-            lambda n: word_document(
-                paragraph("<w:hyperlink>" * 45 + run("a") + f"<w:x>{'<w:y/>' * n}</w:x>" + "</w:hyperlink>" * 45)
-            ),
-        ),
-        "a large format": (10_000, lambda n: word_document(paragraph(run("a", "<w:b/>" * n)))),
-        "a long attribute and tabs": (
-            1_000_000,
-            lambda n: word_document(
-                paragraph(f"<w:r><w:rPr>{LONG.format('a' * n)}</w:rPr><w:t>a</w:t>{'<w:tab/>' * 500}</w:r>")
-            ),
-        ),
-        "a long hidden value and tabs": (
-            1_000_000,
-            lambda n: word_document(
-                paragraph(f'<w:r><w:rPr><w:lang w:val="{"a" * n}"/><w:b/></w:rPr><w:t>a</w:t>{"<w:tab/>" * 500}</w:r>')
-            ),
-        ),
-        "a long comment in a format, and tabs": (
-            1_000_000,
-            lambda n: word_document(
-                paragraph(f"<w:r><w:rPr><w:b/><!--{'a' * n}--></w:rPr><w:t>a</w:t>{'<w:tab/>' * 500}</w:r>")
-            ),
-        ),
-        "a long format of most text": (
-            1_000_000,
-            lambda n: word_document(
-                paragraph(
-                    run("one two " * 99, LONG.format("a" * n)) + (run(" b", "<w:b/>") + run(" i", "<w:i/>")) * 120
-                )
-            ),
-        ),
-        "bold and not": (1_500, lambda n: word_document(paragraph((run("a ", "<w:b/>") + run("b ")) * n))),
         "paragraphs": (6_000, lambda n: word_document(paragraph(run("a")) * n)),
-        "texts and line ends": (2_500, lambda n: word_document(paragraph(f"<w:r>{'<w:t>a</w:t><w:br/>' * n}</w:r>"))),
-        "links": (2_500, lambda n: word_document(paragraph(f"<w:hyperlink>{run('a')}</w:hyperlink>" * n))),
         "namespaces": (40_000, lambda n: word_document(paragraph(run("a") * 5), declarations(n))),
         "namespaces and tabs": (
             100,
@@ -165,35 +175,8 @@ GENERATORS: dict[str, dict[str, tuple[int, Generator]]] = {
         ),
     },
     ".odt": {
-        "a long style and tabs": (
-            1_000_000,
-            lambda n: open_document(
-                f'<text:p><text:span text:style-name="{"a" * n}">{"a<text:tab/>" * 500}</text:span></text:p>'
-            ),
-        ),
-        "nested long styles": (
-            10_000,
-            lambda n: open_document(
-                "<text:p>" + f'<text:span text:style-name="{"a" * n}">a' * 230 + "</text:span>" * 230 + "</text:p>"
-            ),
-        ),
-        "spans in nested spans": (
-            5_000,
-            lambda n: open_document(
-                "<text:p>" + "<text:span>" * 200 + "a<text:span>b</text:span>" * n + "</text:span>" * 200 + "</text:p>"
-            ),
-        ),
-        "nested paragraphs": (20_000, lambda n: open_document("<text:p>" * 240 + "<text:s/>a" * n + "</text:p>" * 240)),
-        "spans": (1_500, lambda n: open_document(f"<text:p>{'<text:span>a</text:span>b ' * n}</text:p>")),
-        "spaces": (10_000, lambda n: open_document("<text:p>a" + '<text:s text:c="200"/>' * n + "b</text:p>")),
-        "notes": (
-            3_000,
-            lambda n: open_document(f"<text:p>a {'<text:note><text:p>b</text:p></text:note>' * n}</text:p>"),
-        ),
-        "links in links": (
-            5_000,
-            lambda n: open_document("<text:p>" + "<text:a>" * 40 + "<text:s/>a" * n + "</text:a>" * 40 + "</text:p>"),
-        ),
+        **{name: (n, _in_paragraph(open_document, "text:p", body)) for name, (n, body) in OPEN_PARAGRAPHS.items()},
+        "nested paragraphs": (20_000, lambda n: open_document(nested("text:p", 240, "<text:s/>a" * n))),
     },
 }
 
