@@ -31,6 +31,10 @@ def written(translator: Translator, text: str, prefix: Sequence[int] = ()) -> tu
     return growing.tokens, translator.target_tokenizer.decode(growing.tokens)
 
 
+def shown(page: Any) -> float:
+    return float(page.locator(".zoom .readout").get_attribute("data-value"))
+
+
 def arrived(page: Any, held: list[Any], count: int) -> None:
     """Wait until so many requests are held back."""
     for _ in range(600):
@@ -38,6 +42,14 @@ def arrived(page: Any, held: list[Any], count: int) -> None:
             return
         page.wait_for_timeout(100)
     pytest.fail(f"{len(held)} of {count} requests came")
+
+
+@pytest.fixture
+def page(served: ExploreServer, window: Any, translator: Translator, wait: Any) -> Any:
+    """The page of a run that has translated a text."""
+    page = window.open(served.address)
+    wait.ended(page, written(translator, "abc")[1])
+    return page
 
 
 @SIZES
@@ -89,9 +101,7 @@ def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
     wait.until(page, "/\\(1\\) → .*\\(1\\): 0/.test(document.querySelector('.zoom .readout').textContent)")
-    assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(
-        weights[0, 1, 1, 1].item(), abs=1e-6
-    )
+    assert shown(page) == pytest.approx(weights[0, 1, 1, 1].item(), abs=1e-6)
 
 
 def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window: Any, wait: Any) -> None:
@@ -108,9 +118,8 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
     assert f"mean of {2**level} x {2**level} weights" in message
     window.picture(page, "explore-long", whole=True)
     # hovering shows the pooled number, and says so
-    value = float(page.locator(".zoom .readout").get_attribute("data-value"))
     size = 2**level
-    assert value == pytest.approx(weights[0, 0, :size, :size].mean().item(), rel=1e-4)
+    assert shown(page) == pytest.approx(weights[0, 0, :size, :size].mean().item(), rel=1e-4)
     assert f"the mean of these {size} × {size} weights" in page.locator(".zoom .readout").inner_text()
     box = canvas.bounding_box()
     point = (box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
@@ -123,9 +132,7 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
         page.mouse.move(point[0] + drag / 10, point[1])
         text = page.locator(".zoom .readout").inner_text()
         row, column = (int(part.split("(")[1].split(")")[0]) for part in text.split("→"))
-        assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(
-            weights[0, 0, row, column].item(), rel=1e-4
-        )
+        assert shown(page) == pytest.approx(weights[0, 0, row, column].item(), rel=1e-4)
         page.mouse.down()
         page.mouse.move(point[0] - drag, point[1] - drag, steps=4)
         page.mouse.up()
@@ -149,11 +156,7 @@ def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], wind
     assert float(value) == pytest.approx(weights[0, :, int(row), 1].mean().item(), rel=1e-2)
 
 
-def test_figures_are_those_of_the_group_that_is_shown(
-    served: ExploreServer, window: Any, translator: Translator, wait: Any
-) -> None:
-    page = window.open(served.address)
-    wait.ended(page, written(translator, "abc")[1])
+def test_figures_are_those_of_the_group_that_is_shown(page: Any, wait: Any) -> None:
     wait.until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
     held: list[Any] = []
     page.route(re.compile("/summary"), lambda route: held.append(route))
@@ -222,9 +225,8 @@ def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
     with ExploreServer(Explorer([run], text="abc"), port=0) as exploring:
         page = window.open(exploring.address)
         wait.ended(page, written(translator, "abc")[1])
-        wait.until(
-            page, "document.querySelectorAll('.head canvas').length === document.querySelectorAll('.head').length"
-        )
+        heads = "document.querySelectorAll('.head{}').length"
+        wait.until(page, f"{heads.format(' canvas')} === {heads.format('')}")
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
     wait.until(page, "document.querySelector('.zoom .level').textContent.includes('the server does not answer')")
     wait.until(page, "document.querySelector('.tokens .readout').textContent === 'the server does not answer'")
@@ -241,11 +243,7 @@ def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
     window.wrong = [wrong for wrong in window.wrong if "net::ERR_" not in wrong]
 
 
-def test_a_view_that_another_replaced_hears_nothing(
-    served: ExploreServer, window: Any, translator: Translator, wait: Any
-) -> None:
-    page = window.open(served.address)
-    wait.ended(page, written(translator, "abc")[1])
+def test_a_view_that_another_replaced_hears_nothing(page: Any, window: Any, translator: Translator, wait: Any) -> None:
     page.locator(".rows li").first.hover()
     wait.until(page, "document.querySelector('.tokens .readout').textContent.includes('looks at')")
     page.evaluate("void (window.before = document.querySelector('.tokens .readout'))")
@@ -260,11 +258,7 @@ def test_a_view_that_another_replaced_hears_nothing(
     assert sum("/summary?" in address for address in window.requests[request_count:]) == 1
 
 
-def test_a_scene_that_comes_late_is_not_shown(
-    served: ExploreServer, window: Any, translator: Translator, wait: Any
-) -> None:
-    page = window.open(served.address)
-    wait.ended(page, written(translator, "abc")[1])
+def test_a_scene_that_comes_late_is_not_shown(page: Any, wait: Any) -> None:
     held: list[Any] = []
     page.route(re.compile(r"/api/scenes/\d+$"), lambda route: held.append(route))
     for count, text in enumerate(("bad", "cab"), 1):
@@ -278,11 +272,7 @@ def test_a_scene_that_comes_late_is_not_shown(
     assert page.inner_text(".run h1") == "cab"
 
 
-def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(
-    served: ExploreServer, window: Any, translator: Translator, wait: Any
-) -> None:
-    page = window.open(served.address)
-    wait.ended(page, written(translator, "abc")[1])
+def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(page: Any, wait: Any) -> None:
     page.locator(".written button").nth(1).hover()
     wait.until(page, "document.querySelector('.tokens .readout').textContent.includes('(row 1) looks at')")
     page.locator(".choices select").first.select_option("encoder")
@@ -318,20 +308,14 @@ def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], wi
     first = page.locator(".rows li").first
     assert int(first.get_attribute("data-place")) == row // 1000 * 1000 - 1000
     first.hover()
-    wait.until(
-        page,
-        (
-            f"document.querySelector('.tokens .readout').textContent.includes('(row {row // 1000 * 1000 - 1000}) looks "
-            "at')"
-        ),
-    )
+    text = f"(row {row // 1000 * 1000 - 1000}) looks at"
+    wait.until(page, f"document.querySelector('.tokens .readout').textContent.includes('{text}')")
 
 
 def test_texts_run_their_way(window: Any, translator: Translator, wait: Any) -> None:
     hebrew = Translator(translator.model, CharTokenizer("אבגדה "), CharTokenizer("וזחטיכל"))
-    with ExploreServer(
-        Explorer([LoadedRun("hebrew", "translate", copy.deepcopy(hebrew))], text="אב ג7"), port=0
-    ) as exploring:
+    explorer = Explorer([LoadedRun("hebrew", "translate", copy.deepcopy(hebrew))], text="אב ג7")
+    with ExploreServer(explorer, port=0) as exploring:
         page = window.open(exploring.address)
         tokens, text = written(hebrew, "אב ג7")
         # the model has learnt nothing, and may write nothing, or no letter
@@ -352,11 +336,7 @@ def test_texts_run_their_way(window: Any, translator: Translator, wait: Any) -> 
         window.check()
 
 
-def test_an_answer_that_ends_early_is_no_translation(
-    served: ExploreServer, window: Any, translator: Translator, wait: Any
-) -> None:
-    page = window.open(served.address)
-    wait.ended(page, written(translator, "abc")[1])
+def test_an_answer_that_ends_early_is_no_translation(page: Any) -> None:
     started = 'data: {"kind": "start", "source": ["b"], "unknown": []}\n\n'
     page.route("**/api/translate", lambda route: route.fulfill(content_type="text/event-stream", body=started))
     page.fill("#text", "b")
@@ -370,11 +350,7 @@ ENTER = """composing => document.querySelector("#text").dispatchEvent(
 )"""
 
 
-def test_enter_while_a_word_is_composed_translates_nothing(
-    served: ExploreServer, window: Any, translator: Translator, wait: Any
-) -> None:
-    page = window.open(served.address)
-    wait.ended(page, written(translator, "abc")[1])
+def test_enter_in_a_composed_word_translates_nothing(page: Any, window: Any, translator: Translator, wait: Any) -> None:
     request_count = len(window.requests)
     assert page.evaluate(ENTER, True)
     page.wait_for_timeout(300)
