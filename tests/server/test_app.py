@@ -100,50 +100,44 @@ class Client:
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_a_body_is_as_long_as_its_path_allows(serve: Serve, path: str) -> None:
-    async def run() -> None:
-        app, too_large = serve().app, BODIES[path] + 1
-        client = Client(app, path, (b"content-length", str(too_large).encode()))
-        await client.task
-        assert (client.status, client.taken) == (413, 0)
-        assert f"at most {too_large - 1:,} bytes" in client.answer.decode()
-        if path in ("/suggest", "/health", "/nowhere"):
-            return
-        is_form = path == "/translate_file"
-        grown = Client(app, path, (b"content-type", b"multipart/form-data; boundary=x" if is_form else b"a/b"))
-        if is_form:
-            begin = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
-            grown.pieces.put_nowait(begin)
-            too_large -= len(begin)
-        assert await grown.send(too_large - 1) == 0
-        assert await grown.send(1) == 413
-
-    asyncio.run(run())
+async def test_a_body_is_as_long_as_its_path_allows(serve: Serve, path: str) -> None:
+    app, too_large = serve().app, BODIES[path] + 1
+    client = Client(app, path, (b"content-length", str(too_large).encode()))
+    await client.task
+    assert (client.status, client.taken) == (413, 0)
+    assert f"at most {too_large - 1:,} bytes" in client.answer.decode()
+    if path in ("/suggest", "/health", "/nowhere"):
+        return
+    is_form = path == "/translate_file"
+    grown = Client(app, path, (b"content-type", b"multipart/form-data; boundary=x" if is_form else b"a/b"))
+    if is_form:
+        begin = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        grown.pieces.put_nowait(begin)
+        too_large -= len(begin)
+    assert await grown.send(too_large - 1) == 0
+    assert await grown.send(1) == 413
 
 
-def test_bodies_under_way_have_a_sum(serve: Serve) -> None:
+async def test_bodies_under_way_have_a_sum(serve: Serve) -> None:
     maximum = ServerSettings().max_texts
 
-    async def run() -> None:
-        limits = {"body_limit": 3 * maximum, "address_body_limit": maximum + maximum // 2}
-        app, clients = serve(disable_files_translation=True, **limits).app, list[Client]()
+    limits = {"body_limit": 3 * maximum, "address_body_limit": maximum + maximum // 2}
+    app, clients = serve(disable_files_translation=True, **limits).app, list[Client]()
 
-        async def send(size: int, address: str = "a") -> int:
-            clients.append(Client(app, "/translate", address=address))
-            return await clients[-1].send(size)
+    async def send(size: int, address: str = "a") -> int:
+        clients.append(Client(app, "/translate", address=address))
+        return await clients[-1].send(size)
 
-        assert [await send(maximum), await send(maximum)] == [0, 429]
-        assert b"busy" in clients[1].answer
-        # short ones come in, and so do those of another address
-        assert await send(SPARE) == 0
-        assert [await send(maximum - SPARE, address) for address in "bcd"] == [0, 0, 429]
-        # what has gone makes room
-        await clients[0].leave()
-        assert await send(maximum - SPARE) == 0
-        for client in clients:
-            await client.leave()
-
-    asyncio.run(run())
+    assert [await send(maximum), await send(maximum)] == [0, 429]
+    assert b"busy" in clients[1].answer
+    # short ones come in, and so do those of another address
+    assert await send(SPARE) == 0
+    assert [await send(maximum - SPARE, address) for address in "bcd"] == [0, 0, 429]
+    # what has gone makes room
+    await clients[0].leave()
+    assert await send(maximum - SPARE) == 0
+    for client in clients:
+        await client.leave()
 
 
 def test_a_path_is_short(serve: Serve) -> None:
