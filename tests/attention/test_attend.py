@@ -179,6 +179,7 @@ def check_compiled(arguments: dict[str, Any], backend: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_it_is_one_graph() -> None:
     check_compiled(CALLS["tiled_dropout"], "aot_eager")

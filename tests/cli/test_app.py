@@ -61,6 +61,7 @@ def test_python_m_attent_is_the_command() -> None:
     assert done.returncode == 0 and done.stdout.startswith("attent")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="a closed pipe is told apart on POSIX alone")
 def test_a_reader_that_goes_away_hears_no_complaint() -> None:
     command, pipe = [sys.executable, "-m", "attent", "walk", "a b"], subprocess.PIPE

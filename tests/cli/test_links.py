@@ -122,6 +122,7 @@ def test_a_run_on_something_else_has_no_dates(refused, run_folder: Path, monkeyp
     assert says in refused("align", run_folder, "--best")
 
 
+@pytest.mark.slow
 def test_the_best_is_kept_with_the_run(attent, run_folder: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(run_folder, run)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 def test_translations_go_on_after_a_kill(
     attent, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,7 @@ def test_ranges_hold_every_row_once_and_enough_of_them() -> None:
     assert length_ranges([3], 5) == [[0]]
 
 
+@pytest.mark.slow
 def test_models_are_judged_by_length(options, silent) -> None:
     messages: list[str] = []
     comparison = compare(options(models=["none", "luong"], seeds=2), say=messages.append, progress=silent)

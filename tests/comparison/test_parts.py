@@ -54,6 +54,7 @@ def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "pairs.tsv"
 
 
+@pytest.mark.slow
 def test_scores_are_compared_in_both_models_and_local_ones_in_the_rnn(options, silent) -> None:
     comparison = compare(options(parts=["location", "local-p"]), say=lambda line: None, progress=silent)
     (rows,) = [table.rows for table in comparison.report.tables]
@@ -87,6 +88,7 @@ def test_normalizers_are_compared_by_the_same_experiment(options, silent) -> Non
         compare(options(parts=["dot"]))
 
 
+@pytest.mark.slow
 def test_a_score_of_ones_own_is_compared_and_goes_on_without_further_trust(options, silent, own_part: str) -> None:
     chosen = options(models=["rnn"], parts=[f"{own_part}:Diag", "dot"])
     with pytest.raises(ArgumentError, match="No module named 'own_part_compared'"):

@@ -16,6 +16,7 @@ def planned(updates: int = 2, name: str = "luong") -> TrainingPlan:
     return TrainingPlan(f"dates/{name}-1", trainings.settings_on_dates(model, updates=updates, minutes=None, seed=1))
 
 
+@pytest.mark.slow
 def test_a_finished_training_is_not_repeated_and_needs_the_same_settings(small: None, tmp_path: Path, silent) -> None:
     messages: list[str] = []
     train([planned()], tmp_path, say=messages.append, progress=silent)

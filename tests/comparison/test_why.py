@@ -9,6 +9,7 @@ from why import compare, gradient_norms, random_entropy, random_gradient
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_all_four_answers(options, silent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(why, "WIDTHS", (8, 16))
     monkeypatch.setattr(why, "HEADS", (1, 2))

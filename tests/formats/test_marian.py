@@ -41,6 +41,7 @@ def run(request: pytest.FixtureRequest, make_run: Any, tokenizers: Any) -> Run:
     return read(make_run(tokenizers=pair, **SETTINGS[request.param]))
 
 
+@pytest.mark.slow
 def test_transformers_computes_the_same(run: Run, tmp_path: Path) -> None:
     from transformers import MarianMTModel, MarianTokenizer
 

@@ -75,6 +75,7 @@ print(last)
 """
 
 
+@pytest.mark.slow
 def test_faults_of_a_command_are_found(fuzzing) -> None:
     assert json.loads(fuzzing(RUN_PLANTED)) == PLANTED
 

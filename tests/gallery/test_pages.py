@@ -53,6 +53,7 @@ def test_the_page_has_every_plate_in_order_with_its_words(tmp_path: Path) -> Non
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_plates_that_are_named_are_drawn_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownNameError, match="registrar"):
         script.main(["positions", "registar"], tmp_path, tmp_path, tmp_path)

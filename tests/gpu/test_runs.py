@@ -79,6 +79,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "values"), MODELS)
 def test_searches_scores_and_links_are_the_same(
     gpu: torch.device, make: Callable[..., Any], values: dict[str, Any]

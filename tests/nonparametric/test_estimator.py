@@ -132,6 +132,7 @@ def test_a_sample_that_weighs_far_more_is_seen_from_far(monkeypatch: pytest.Monk
     assert predictions[0] > 11.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bandwidth", ["loo", "rule"])
 def test_learnt_bandwidths_depend_on_the_ratio_of_weights(bandwidth: str) -> None:
     dice = np.random.RandomState(0)

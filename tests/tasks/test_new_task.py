@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from shutil import copytree
 
+import pytest
+
 import attent
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-task.md"
@@ -30,6 +32,7 @@ print(type(generator).__name__, "writes lines backwards" in repr(generator))
 """
 
 
+@pytest.mark.slow
 def test_a_task_is_one_folder(tmp_path: Path) -> None:
     """A copy of the package with one folder more, nothing else touched."""
     text = PAGE.read_text(encoding="utf-8")

@@ -54,6 +54,7 @@ def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
     assert len(load(tmp_path / "run").translate(["en | March 3, 2026", ""])) == 2
 
 
+@pytest.mark.slow
 def test_r_drop_trains_another_run_which_goes_on_to_the_last_bit(tmp_path: Path) -> None:
     def of(updates: int, r_drop: float) -> RunSettings:
         training = TINY.training.model_copy(update={"updates": updates, "r_drop": r_drop})

@@ -38,6 +38,7 @@ def of_standard_input(folder: Path) -> None:
     follow(parse('[text]\ntrain = "-"\n[training]\nupdates = 1\nbatch_pairs = 2\n', "small.toml"), folder)
 
 
+@pytest.mark.slow
 def test_a_recipe_is_followed_together(run_processes, settings_file: Path, tmp_path: Path) -> None:
     (first, message), (second, empty) = run_processes(2, followed, tmp_path / "run", settings_file)
     assert set(first) == {"held-out dates", "held-out combinations"}

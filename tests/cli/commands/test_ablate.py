@@ -92,6 +92,7 @@ def test_a_command_that_was_killed_goes_on(
     assert done.err[0].startswith(f"attent: {out}, line 14 is damaged: ")
 
 
+@pytest.mark.slow
 def test_translations_are_judged_by_bleu_and_texts_by_perplexity(
     attent, run_folder: Path, generating_folder: Path, files: list[Path]
 ) -> None:

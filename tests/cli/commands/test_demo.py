@@ -21,6 +21,7 @@ def small(settings_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "demo", lambda: settings.read(settings_file))
 
 
+@pytest.mark.slow
 def test_the_demo_ends_in_what_it_has_reached(attent, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     out = tmp_path / "demo"

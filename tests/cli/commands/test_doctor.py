@@ -46,6 +46,7 @@ def test_an_extension_may_be_missing_but_not_broken(attent, tmp_path: Path, monk
     assert done.code == 2 and done.err[0].startswith("broken: the extension does not load (")
 
 
+@pytest.mark.slow
 def test_an_old_torch_is_broken_and_all_else_is_said() -> None:
     old = "import torch\ntorch.__version__ = '2.4.0'"
     done = doctor(old, ATTENT_DATA="/nowhere")

@@ -29,6 +29,7 @@ def test_another_layer_head_and_kind(attent, run_folder: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_picture_is_drawn_where_asked(attent, run_folder: Path, tmp_path: Path) -> None:
     from attent.cli.commands.show import PICTURES
     from attent.views.picture import FORMATS

@@ -57,6 +57,7 @@ def test_ctrl_c_says_how_to_go_on(attent, settings_file: Path, tmp_path: Path, m
     assert attent("train", "--resume", out).code == 0
 
 
+@pytest.mark.slow
 def test_a_run_is_adapted_by_one_command(attent, tmp_path: Path) -> None:
     for name, words in (("old", "the dog\tder Hund"), ("new", "a cat\teine Katze")):
         source, target = words.split("\t")

@@ -98,6 +98,7 @@ def test_float32_on_a_cpu_goes_to_the_extension_if_there_is_one(monkeypatch: pyt
     torch.testing.assert_close(torch.ops.attent.tanh_scores(*inputs), compiled)
 
 
+@pytest.mark.slow
 def test_compiled_graphs_hold_it_whole() -> None:
     score = Additive(4, 4, 6)
     query, key, value = (torch.randn(2, 1, length, 4, requires_grad=True) for length in (3, 5, 5))

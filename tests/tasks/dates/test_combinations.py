@@ -23,6 +23,7 @@ from attent.tasks.dates.patterns import (
 DAYS = [date(2025, 1, 1) + timedelta(days=days) for days in range(3 * 365)]
 
 
+@pytest.mark.slow
 def test_all_that_is_held_out_is_spelled_out_and_its_words_stay_in_training() -> None:
     demo = {locale: date_patterns(locale) for locale in DEMO}
 
