@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sys
 import time
+import types
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -142,6 +144,47 @@ def on_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Hide this machine's GPU from tests without the fixture `gpu`."""
     if torch.cuda.is_available() and "gpu" not in request.fixturenames:
         monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this process obey Windows' rules on files, as far as Linux can tell what is open or mapped."""
+    if sys.platform != "linux":
+        pytest.skip("reads /proc")
+    monkeypatch.setattr("attent.system.IS_LINUX", False)
+    monkeypatch.setattr("attent.system.IS_WINDOWS", True)
+    monkeypatch.setattr(shutil, "_use_fd_functions", False)
+    for name in ("fcntl", "resource"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "msvcrt", types.SimpleNamespace(locking=lambda *_: None, LK_NBLCK=2))
+    actual_open, actual_fstat = os.open, os.fstat
+
+    def forbid_in_use(function: Any) -> Any:
+        def checked(*paths: Any, **options: Any) -> None:
+            in_use = {os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()}
+            maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+            in_use |= {fields[5] for line in maps if len(fields := line.split(maxsplit=5)) > 5}
+            for path in map(os.path.realpath, paths):
+                if any(used == path or used.startswith(f"{path}/") for used in in_use):
+                    raise PermissionError(13, "Access is denied", path)
+            function(*paths, **options)
+
+        return checked
+
+    def open_file(path: Any, *arguments: Any, **options: Any) -> int:
+        if Path(path).is_dir():
+            raise PermissionError(13, "Permission denied", path)
+        return actual_open(path, *arguments, **options)
+
+    def status_of(descriptor: int) -> Any:
+        status = actual_fstat(descriptor)
+        fields = {name: getattr(status, name) for name in dir(status) if name.startswith("st_")}
+        return types.SimpleNamespace(**{**fields, "st_ctime_ns": 1})
+
+    for name in ("rename", "replace", "unlink"):
+        monkeypatch.setattr(os, name, forbid_in_use(getattr(os, name)))
+    monkeypatch.setattr(os, "open", open_file)
+    monkeypatch.setattr(os, "fstat", status_of)
 
 
 @pytest.fixture(scope="session")

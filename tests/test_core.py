@@ -18,7 +18,7 @@ from attent.requirements import EXTRAS
 ROOT = Path(__file__).parents[1]
 CORE = (
     *("attention", "bounded", "devices", "errors", "installation", "integrations", "layers", "mask_text", "ops"),
-    *("printable", "registry", "requirements", "testing", "types", "views"),
+    *("printable", "registry", "requirements", "system", "testing", "types", "views"),
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 REQUIRED = [re.split(">", line)[0] for line in PROJECT["dependencies"]]

@@ -14,7 +14,7 @@ import pytest
 # A room may import from the lines above it and from those left of it ("·") on its own.
 # Those on two sides of "|" know nothing of each other.
 HOUSE = """
-errors · types · registry · bounded · devices · requirements · setting
+system · errors · types · registry · bounded · devices · requirements · setting
 ops
 attention
 layers · testing · mask_text
@@ -297,7 +297,7 @@ NAMES_OF_ONE_SYSTEM = {
     "setitimer sigwait",
     "time": "CLOCK_BOOTTIME CLOCK_MONOTONIC CLOCK_MONOTONIC_RAW clock_gettime",
 }
-GUARDS = ("sys.platform", "os.name", "platform.system", "hasattr", "getattr")
+GUARDS = ("system.IS_LINUX", "hasattr", "getattr")
 
 
 def guarded(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
@@ -328,11 +328,26 @@ def of_one_system(node: ast.AST) -> bool:
 
 
 def test_nothing_needs_one_operating_system() -> None:
+    """And one file alone asks which it is, so that tests can say that it is another."""
     wrong: list[str] = []
     for path in sources():
+        if path.name != "system.py":
+            questions = (node for node in nodes(path) if isinstance(node, ast.Attribute))
+            wrong += [location_of(path, node) for node in questions if ast.unparse(node) in ("sys.platform", "os.name")]
         if of_one := [node for node in nodes(path) if of_one_system(node)]:
             parents = {child: node for node in nodes(path) for child in ast.iter_child_nodes(node)}
             wrong += [location_of(path, node) for node in of_one if not guarded(node, parents)]  # pyright: ignore[reportArgumentType]
+    assert_none(wrong)
+
+
+def test_texts_are_written_with_the_same_line_ends_everywhere() -> None:
+    """Digests, sizes and lines of a run's files are those of their bytes."""
+    wrong: list[str] = []
+    for path in sources():
+        for node in nodes(path):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("write_text", "open"):
+                options = {keyword.arg for keyword in node.keywords}
+                wrong += [location_of(path, node)] if "encoding" in options and "newline" not in options else []
     assert_none(wrong)
 
 

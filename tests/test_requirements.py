@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -26,6 +28,14 @@ def test_an_old_version_is_one_clear_line() -> None:
     with pytest.raises(VersionError, match=r"^attent needs transformers 5\.0 or newer, got 4\.57\.1: pip [^\n]*$"):
         check_version("transformers", "4.57.1")
     assert issubclass(VersionError, ImportError) and issubclass(VersionError, AttentError)
+
+
+@pytest.mark.parametrize("use", ["attent.attend", "attent.views", "from attent.training import loop"])
+def test_without_pytorch_a_line_names_it(use: str) -> None:
+    code = f"import sys\nsys.modules['torch'] = None\nimport attent\n{use}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    says = "attent needs torch 2.11 or newer, which is not installed: pip install 'torch>=2.11'"
+    assert done.stderr.splitlines()[-1] == f"attent.errors.VersionError: {says}"
 
 
 def test_old_transformers_are_told_of_where_they_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

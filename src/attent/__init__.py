@@ -78,14 +78,18 @@ _HOMES = {
 if not TYPE_CHECKING:  # otherwise a type checker would accept any attribute of this module
 
     def __getattr__(name: str) -> object:
-        if name in _HOMES:
-            value = getattr(importlib.import_module(_HOMES[name]), name)
-        elif name in _MODULES:
-            value = importlib.import_module(f"attent.{name}")
-        elif name == "__version__":
-            value = importlib.import_module("importlib.metadata").version("attent")
-        else:
-            raise AttributeError(f"module 'attent' has no attribute {name!r}")
+        try:
+            if name in _HOMES:
+                value = getattr(importlib.import_module(_HOMES[name]), name)
+            elif name in _MODULES:
+                value = importlib.import_module(f"attent.{name}")
+            elif name == "__version__":
+                value = importlib.import_module("importlib.metadata").version("attent")
+            else:
+                raise AttributeError(f"module 'attent' has no attribute {name!r}")
+        except ModuleNotFoundError:
+            importlib.import_module("attent.requirements").check_torch()
+            raise
         globals()[name] = value
         return value
 

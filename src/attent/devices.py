@@ -8,12 +8,12 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attent import system
 from attent.errors import DeviceError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def core_count() -> int:
 def processor() -> str:
     """Return the processor's name."""
     with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if sys.platform == "linux" else ():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if system.IS_LINUX else ():
             if line.startswith("model name"):
                 return line.split(":")[1].strip()
     return platform.processor() or platform.machine()

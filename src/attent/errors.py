@@ -12,7 +12,7 @@ AttentError
 ├── ImplementationError                  a requested implementation that cannot compute this call
 ├── StaleMapError                        an attention map whose queries, keys or parameters were changed in place
 ├── DataError (also ValueError)          text, a corpus or a tokenizer that cannot be read
-├── VersionError (also ImportError)      a library that is too old
+├── VersionError (also ImportError)      a library that is missing or too old
 ├── MissingExtraError (also ImportError) a package of an extra that is not installed
 └── RunError                             a run folder that is missing, damaged, too new, or in use elsewhere
 """
@@ -179,7 +179,7 @@ class RunError(AttentError):
 
 
 class VersionError(AttentError, ImportError):
-    """A library that is too old for attent; the message names the required version."""
+    """A library that is missing or too old for attent; the message names the required version."""
 
 
 class MissingExtraError(AttentError, ImportError):

@@ -145,7 +145,7 @@ def _report_machine(findings: Findings) -> None:
     if problem is None:
         findings.add("extension", f"compiled, running for {processor_class()}")
     elif is_compiled:
-        findings.add("extension", "compiled, but does not load; plain PyTorch computes the same, more slowly")
+        findings.add("extension", "compiled, but does not load here, and plain PyTorch is used instead, more slowly")
         findings.problems.append(f"the extension does not load ({problem}): reinstall attent, which compiles it")
     else:
         compiler = next(filter(None, map(shutil.which, COMPILERS)), None)

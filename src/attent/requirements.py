@@ -47,13 +47,28 @@ EXTRAS = {
 }
 
 
+def check_torch() -> None:
+    """Check that PyTorch is installed, without importing it.
+
+    Raises:
+        VersionError: it is not installed; the message gives the required version and how to install it.
+    """
+    if find_spec("torch") is None:
+        oldest = OLDEST["torch"]
+        raise VersionError(
+            f"attent needs torch {oldest} or newer, which is not installed: pip install 'torch>={oldest}'"
+        )
+
+
 @cache
 def check_extra(name: str) -> None:
     """Check that the packages of an extra are installed, without importing them.
 
     Raises:
         MissingExtraError: some are missing; the message names them and the extra.
+        VersionError: PyTorch is not installed.
     """
+    check_torch()
     missing = dict.fromkeys(package for package in _packages(name) if find_spec(package) is None)
     if missing:
         raise MissingExtraError(f"{EXTRAS[name].need} {', '.join(missing)}: pip install 'attent[{name}]'")

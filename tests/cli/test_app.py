@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -54,6 +55,20 @@ def test_an_error_within_a_command_is_one_line(
         monkeypatch.setenv("ATTENT_TRACEBACK", "1")
         with pytest.raises(ValueError, match="bug"):
             attent("walk", "a b")
+
+
+def test_a_closed_pipe_of_windows_is_told_apart(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(text: str, **options: object) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    replaced: list[int] = []
+    monkeypatch.setattr("attent.views.walk.walk", closed)
+    monkeypatch.setattr(os, "dup2", lambda old, new: replaced.append(new))
+    monkeypatch.setattr(sys.stdout, "fileno", lambda: 1)
+    assert attent("walk", "a b") == (2, [], ["attent: [Errno 22] Invalid argument"])
+    monkeypatch.setattr("attent.system.IS_WINDOWS", True)
+    monkeypatch.setattr("attent.cli.app.speak_utf8", lambda: None)
+    assert (attent("walk", "a b"), replaced) == ((1, [], []), [1])
 
 
 def test_python_m_attent_is_the_command() -> None:

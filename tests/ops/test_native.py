@@ -18,10 +18,11 @@ def test_where_it_was_not_compiled_there_is_none(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("content", [b"", b"no library at all"])
-def test_a_damaged_one_is_none(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_one_is_a_warning(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "it.so").write_bytes(content)
     monkeypatch.setattr(native, "find_spec", lambda name: ModuleSpec(name, None, origin=str(tmp_path / "it.so")))
-    assert native.library.__wrapped__() is None
+    with pytest.warns(UserWarning, match=r"^the compiled library does not load here, and plain PyTorch is .*it\.so"):
+        assert native.library.__wrapped__() is None
 
 
 @pytest.mark.needs_native

@@ -210,6 +210,6 @@ def test_the_choice_follows_the_processor(
 ) -> None:
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("attent.system.IS_LINUX", True)
     monkeypatch.setattr(Path, "read_text", lambda path, encoding: f"vendor_id\t: {processor}\n")
     assert is_faster.__wrapped__() == prefers

@@ -38,6 +38,16 @@ def copies(file: Path) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in load_file(file).items()}
 
 
+@pytest.mark.usefixtures("windows")
+def test_on_windows_packed_weights_in_use_can_be_removed(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    write_packed(run, read(run), "int8")
+    loaded = attent.load(run)
+    before = loaded.search(TEXTS)
+    write_packed(run, read(run), "float32")
+    assert loaded.search(TEXTS) == before
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 def test_a_quantized_run_computes_as_one_that_is_packed_when_it_is_loaded(tmp_path: Path, dtype) -> None:
     run = written(tmp_path)

@@ -16,7 +16,8 @@ from attent.models.transformer import Transformer
 from attent.ops.mapped import is_mapped
 from attent.runs import snapshot as module
 from attent.runs.config import RunConfig, read_config, write_config
-from attent.runs.folder import RunWriter, read, without_digest
+from attent.runs.durable import draft_of, sweep_drafts
+from attent.runs.folder import RunWriter, read, without_digest, write_weights
 from attent.runs.snapshot import Stamp, UnsettledError, is_bound, snapshot, stamp_of
 from attent.text.tokenizer import CharTokenizer
 
@@ -64,6 +65,28 @@ def test_a_model_of_a_copy_outlives_its_folder_and_what_is_written_there(
     shutil.rmtree(run)
     after = numbers(loaded)
     assert after.keys() == before.keys() and all(torch.equal(after[name], before[name]) for name in before)
+
+
+@pytest.mark.usefixtures("windows")
+def test_on_windows_copies_are_removed_and_weights_in_use_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, waiting = write(tmp_path / "run"), tmp_path / "waiting"
+    waiting.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(waiting))
+    with snapshot(run, stamp_of(run)) as copy:
+        loaded = read(copy)
+    assert not [*waiting.iterdir()]
+    # as `attent average` does
+    own = read(run)
+    write_weights(own.config, loaded.model, run)
+    assert all(map(torch.equal, own.model.parameters(), read(run).model.parameters()))
+    # a training that was killed: its log is open while its draft is removed
+    draft = draft_of(tmp_path / "other")
+    (draft / "log.jsonl").touch()
+    os.utime(draft / "log.jsonl", (0, 0))
+    sweep_drafts(tmp_path / "other")
+    assert not draft.exists()
 
 
 def test_a_stamp_changes_with_every_file_that_is_read_and_with_no_other(tmp_path: Path) -> None:

@@ -87,6 +87,12 @@ def test_errors_are_said_and_faults_without_the_text() -> None:
     assert kind == b"F" and message.startswith(b"KeyError at ") and b"secret" not in message
 
 
+def test_where_the_system_has_no_limits_the_process_works_without() -> None:
+    windows = 'import sys\nsys.modules["resource"] = None\nfrom attent import system\nsystem.IS_LINUX = False\n'
+    frames, modules = serve(b"a dog", b"read en", program=windows + PROGRAM)
+    assert (frames[-1], modules) == ((END, b""), [""])
+
+
 def test_the_process_has_limits(tmp_path: Path) -> None:
     pytest.importorskip("resource")
     _, lines = serve(b"a dog", b"read en", program=PROGRAM + LIMITS, PYTHON_TEST_FILE=str(tmp_path / "a"))

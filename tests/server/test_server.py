@@ -156,6 +156,20 @@ def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(own_serv
     assert gc.get_freeze_count() == 0
 
 
+def test_a_system_may_refuse_more_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As macOS does beyond 10,240, whatever the hard limit says."""
+    resource = pytest.importorskip("resource")
+
+    def refuse(kind: int, limits: tuple[int, int]) -> None:
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert translation_server._connection_limit(20_000) == 256 - translation_server.RESERVED_DESCRIPTORS
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert translation_server._connection_limit(20_000) == 20_000
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
 def test_freed_memory_goes_back_to_the_system() -> None:
     def resident() -> int:

@@ -26,6 +26,17 @@ def test_the_oldest_go_where_there_are_too_many_bytes() -> None:
     files.close()
 
 
+@pytest.mark.usefixtures("windows")
+def test_on_windows_a_document_that_is_being_sent_is_deleted_at_the_end(temporary: Path) -> None:
+    files = TranslatedFiles(0)
+    key = files.save(b"a", "a.txt")
+    with next(iter(files._folder.path.iterdir())).open("rb") as sent:
+        assert files.find(key) is None
+        assert sent.read() == b"a"
+    files.close()
+    assert not [*temporary.iterdir()]
+
+
 def test_names_are_those_of_files() -> None:
     assert safe_name('a"\r\nSet-Cookie: x=y;\u2028.txt') == "a_Set-Cookie_x_y_.txt"
     assert safe_name("C:\\x\\a b.txt") == "a_b.txt"

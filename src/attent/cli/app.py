@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from errno import EINVAL
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from attent import system
 from attent.cli.commands import CommandFolder
 from attent.cli.output import one_line, say, speak_utf8
 from attent.errors import AttentError, DeviceError
@@ -98,12 +100,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _failed(error)
     except UsageError as error:
         return _failed(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
-    except BrokenPipeError:
-        # `head` and others close the pipe early: print no message, and keep Python from flushing the rest at exit
-        if sys.stdout is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNREAD
     except OSError as error:
+        if isinstance(error, BrokenPipeError) or (
+            system.IS_WINDOWS and (error.errno, error.filename) == (EINVAL, None)
+        ):
+            # `head` and others close the pipe early: print no message, and keep Python from flushing the rest at exit
+            if sys.stdout is not None:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return UNREAD
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
     except Exception as error:
         # unexpected errors also get one line, unless a traceback is requested

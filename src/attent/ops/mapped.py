@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
+
+from attent import system
 
 # MADV_PAGEOUT of Linux's <linux/mman.h>: releases pages, whose content is read again when it is needed.
 PAGE_OUT = 21
@@ -17,7 +18,7 @@ PAGE_OUT = 21
 
 @cache
 def _advise() -> Any:
-    if sys.platform != "linux":
+    if not system.IS_LINUX:
         return None
     function = ctypes.CDLL(None).madvise
     function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]

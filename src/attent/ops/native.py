@@ -54,7 +54,7 @@ class StaleLibraryError(OSError):
 def library() -> ctypes.CDLL | None:
     """Return the library, or None if it was not compiled or cannot be loaded.
 
-    A warning is issued if it was compiled from different sources.
+    A warning is issued, once per process, if it was compiled from different sources or does not load.
     """
     file = library_file()
     if file is None:
@@ -67,10 +67,13 @@ def library() -> ctypes.CDLL | None:
             f"the compiled library is not used: {error}; compile it again: pip install --editable {checkout}",
             stacklevel=2,
         )
-        return None
-    except OSError:
-        # Compiled for another machine.
-        return None
+    except OSError as error:
+        # Compiled for another system or processor, or damaged.
+        warnings.warn(
+            f"the compiled library does not load here, and plain PyTorch is used instead, more slowly: {error}",
+            stacklevel=2,
+        )
+    return None
 
 
 def library_file() -> str | None:

@@ -7,7 +7,6 @@ request it.
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attent import system
 from attent.ops.autograd import double_backward, needs_double_backward
 from attent.ops.eligibility import can_run_custom_function
 
@@ -38,7 +38,7 @@ def is_faster() -> bool:
         return False
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
         return False
-    processor = Path("/proc/cpuinfo").read_text(encoding="utf-8") if sys.platform == "linux" else platform.processor()
+    processor = Path("/proc/cpuinfo").read_text(encoding="utf-8") if system.IS_LINUX else platform.processor()
     return "AuthenticAMD" in processor
 
 

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from safetensors import SafetensorError
 
+from attent import system
 from attent.bounded import regular
 from attent.errors import DataError, RunError
 
@@ -53,9 +54,9 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically, using `new_file`."""
+    """Write a text file atomically, using `new_file`; line ends are kept, as everywhere in a run."""
     with new_file(path) as file:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(text, encoding="utf-8", newline="")
 
 
 @contextmanager
@@ -138,10 +139,10 @@ def check_links(*paths: Path) -> None:
 
 def sync(path: Path) -> None:
     """Sync a file or folder to disk, so that it survives a power failure."""
-    # Folders can be opened, and must be synced, on POSIX only.
-    if path.is_dir() and os.name != "posix":
+    # Folders can be opened, and must be synced, everywhere else.
+    if path.is_dir() and system.IS_WINDOWS:
         return
-    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    descriptor = os.open(path, os.O_RDWR if system.IS_WINDOWS else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -230,6 +231,8 @@ def sweep_drafts(path: Path) -> None:
                 continue
             with _log_in(draft) as file:
                 if claim(file, draft):
+                    if system.IS_WINDOWS:
+                        file.close()
                     shutil.rmtree(draft, ignore_errors=True)
 
 
@@ -238,7 +241,12 @@ def _log_in(folder: Path) -> IO[str]:
     with said_clearly(file):
         try:
             return open(
-                file, "a", encoding="utf-8", buffering=1, opener=lambda path, flags: regular(path, flags | NO_LINK)
+                file,
+                "a",
+                encoding="utf-8",
+                newline="",
+                buffering=1,
+                opener=lambda path, flags: regular(path, flags | NO_LINK),
             )
         except DataError as error:
             raise RunError(f"{file} cannot be written: {error}") from error

@@ -12,7 +12,6 @@ Their files:
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import Any, Self
 
 import torch
 
+from attent import system
 from attent.bounded import read_text
 from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.build import build
@@ -180,12 +180,12 @@ class RunWriter:
             for name, tokenizer in zip(config.tokenizers, tokenizers, strict=True):
                 tokenizer.save(self._draft / tokenizer_file(name))
             for name in config.files:
-                (self._draft / name).write_text((files or {})[name], encoding="utf-8")
+                (self._draft / name).write_text((files or {})[name], encoding="utf-8", newline="")
             if start is not None:
                 write_tensors(tensors_of(start), self._draft / MODEL)
             self._check_room()
             # Windows cannot move a folder that contains an open file; elsewhere it stays locked until it has been moved
-            if os.name != "posix":
+            if system.IS_WINDOWS:
                 self._log.close()
             settle(self._draft, self.path)
             self._draft = None
@@ -280,7 +280,8 @@ def filled_model(
         config: the run's config, whose code is trusted.
         tokenizers: the tokenizers, in the order of the config.
         weights: the weights of a checkpoint; by default those of the run folder.
-        mapped: True to map the file into memory where possible, instead of copying it.
+        mapped: True to map the file into memory where possible, instead of copying it; on Windows, where a mapped file
+            cannot be replaced or removed, it is copied.
 
     Raises:
         RunError: the weights are missing, damaged or those of another model, or the sizes in the config are impossible.
@@ -290,7 +291,7 @@ def filled_model(
         # a part from another module may need real tensors while it is built
         if not code_in(config):
             model = check_sizes(config.model, *_sizes(config, tokenizers), weights)
-        if model is None or not mapped or not is_all_saved(model):
+        if model is None or not mapped or system.IS_WINDOWS or not is_all_saved(model):
             model, mapped = model_of(config, tokenizers), False
     except RunError:
         raise
@@ -344,7 +345,7 @@ def tokenizers_of_text(files: Mapping[str, str], config: RunConfig) -> tuple[Tok
     """Load tokenizers from the result of `tokenizers_as_text`."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
-            (Path(folder) / name).write_text(text, encoding="utf-8")
+            (Path(folder) / name).write_text(text, encoding="utf-8", newline="")
         return read_tokenizers(folder, config)
 
 

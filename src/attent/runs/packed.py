@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from attent import system
 from attent.errors import ArgumentError, RunError
 from attent.models import transformer_packing
 from attent.models.model import Model
@@ -70,7 +71,7 @@ def _problem(model: Model, device: torch.device) -> str | None:
 
 
 def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> None:
-    """Map the packed weights of a run folder, if they were made from its current weights."""
+    """Map the packed weights of a run folder, if they were made from its current weights; on Windows, copy them."""
     file, parts = path / packed_file(kind), transformer_packing.parts(model)
     weights, own = config.digests.get(MODEL), config.digests.get(packed_file(kind))
     if weights is None or own is None or not file.is_file():
@@ -93,7 +94,7 @@ def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> Non
     for name, tensor in read_tensors(file).items():
         if tensor.dtype != torch.uint8:
             raise RunError(f"{file} is damaged: {name} must be bytes, got {tensor.dtype}")
-        packed_linear.adopt(parts[name][0], tensor)
+        packed_linear.adopt(parts[name][0], tensor.clone() if system.IS_WINDOWS else tensor)
 
 
 def write_packed(path: Path, run: Run, dtype: DType) -> int:

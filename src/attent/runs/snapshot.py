@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from attent import system
 from attent.bounded import open_regular
 from attent.errors import DataError, RunError
 from attent.runs.config import CONFIG, read_config
@@ -26,7 +26,7 @@ from attent.runs.weights import FILES, metadata_of
 from attent.text.tokenizer import MAX_FILE
 
 # For each file: name, device, inode, size in bytes, and the times of the last change of content and of inode in
-# nanoseconds. rsync -a and cp -p reset the former time; nothing resets the latter.
+# nanoseconds. rsync -a and cp -p reset the former time; nothing resets the latter. On Windows, it is 0.
 Stamp = frozenset[tuple[str, int, int, int, int, int]]
 WEIGHTS = ".safetensors"
 # Seconds after which rewriting a file changes its time: file system clocks tick at least every 10 ms.
@@ -35,7 +35,7 @@ TICK = 0.05
 CHUNK = 2**20
 # On a disk according to the Filesystem Hierarchy Standard, unlike /tmp, so that pages of the file can leave memory.
 DISK = "/var/tmp"
-DESCRIPTORS = Path("/proc/self/fd" if sys.platform == "linux" else "")
+DESCRIPTORS = Path("/proc/self/fd" if system.IS_LINUX else "")
 
 
 class UnsettledError(RunError):
@@ -59,7 +59,8 @@ def stamp_of(path: Path) -> Stamp:
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int, int, int]:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    changed = 0 if system.IS_WINDOWS else status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, changed
 
 
 def is_bound(path: Path) -> bool:
@@ -153,7 +154,7 @@ def _unlinked(path: Path, size: int) -> IO[Any]:
     On Linux the file has no name, so that a killed process leaves nothing behind, and it is on disk, or in memory if
     the disk is full. On other systems it is removed with its folder.
     """
-    if sys.platform == "linux" and DESCRIPTORS.is_dir():
+    if system.IS_LINUX and DESCRIPTORS.is_dir():
         try:
             with tempfile.TemporaryFile(dir=os.environ.get("TMPDIR") or DISK) as file:
                 if size:

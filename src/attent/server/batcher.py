@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence, Sized
@@ -17,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
+from attent import system
 from attent.server.errors import RequestError, busy
 from attent.server.settings import ServerSettings
 
@@ -263,7 +263,7 @@ class Batcher:
 def yield_to_requests() -> None:
     """Lower the priority of this thread, so that requests are read and refused promptly while all cores are busy."""
     # Linux has a priority per thread, other systems only per process
-    if sys.platform == "linux":
+    if system.IS_LINUX:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
 
 

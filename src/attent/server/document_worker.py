@@ -27,6 +27,7 @@ from importlib import import_module
 from itertools import islice
 from typing import IO
 
+from attent import system
 from attent.documents import read_document
 from attent.documents.inline import AlignedText
 from attent.documents.pipeline import Document, render, sentences_of, split_lines
@@ -93,7 +94,7 @@ def limit_process() -> None:
     # a terminal and systemd send these signals to all processes of a server, which ends its workers itself
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":
+    if system.IS_LINUX:
         import ctypes
 
         # PR_SET_PDEATHSIG: exit even if the server is killed while this process computes

@@ -200,6 +200,10 @@ def _connection_limit(limit: int) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wish = limit + RESERVED_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wish:
-        soft = wish if hard == resource.RLIM_INFINITY else min(hard, wish)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        # macOS refuses more than its OPEN_MAX, even without a hard limit
+        with suppress(OSError, ValueError):
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (wish if hard == resource.RLIM_INFINITY else min(hard, wish), hard)
+            )
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return limit if soft == resource.RLIM_INFINITY else max(min(limit, soft - RESERVED_DESCRIPTORS), 1)

@@ -146,7 +146,10 @@ class TranslatedFiles:
             self._delete(oldest)
 
     def _delete(self, key: str) -> None:
-        self._files.pop(key).path.unlink(missing_ok=True)
+        path = self._files.pop(key).path
+        # Windows cannot delete a file that is being sent; `close` does
+        with suppress(OSError):
+            path.unlink()
 
 
 def safe_name(name: str) -> str:

@@ -305,7 +305,9 @@ def write_tokenizer(path: Path, form: str, version: int, content: Mapping[str, A
         version: the version of the format.
         content: the other keys and their values.
     """
-    Path(path).write_text(json.dumps({"format": form, "version": version, **content}) + "\n", encoding="utf-8")
+    Path(path).write_text(
+        json.dumps({"format": form, "version": version, **content}) + "\n", encoding="utf-8", newline=""
+    )
 
 
 def read_tokenizer(path: Path, form: str, version: int) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class Checkpoints:
             with new_folder(checkpoint) as draft:
                 for name, tensors in files:
                     write_tensors(tensors, draft / name)
-                (draft / STATE).write_text(text, encoding="utf-8")
+                (draft / STATE).write_text(text, encoding="utf-8", newline="")
         self._remove_outdated(state.verdict)
         self.publish_best_weights(state.verdict)
 

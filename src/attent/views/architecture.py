@@ -260,7 +260,7 @@ def architecture(model: nn.Module, path: Path | str, title: str = "") -> None:
     parameters = {id(parameter): parameter.numel() for parameter in model.parameters()}
     text = svg(columns(model), title or type(model).__name__, f"{sum(parameters.values()):,} parameters")
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        Path(path).write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         raise ArgumentError(f"{path} cannot be written: {error.strerror}") from error
 

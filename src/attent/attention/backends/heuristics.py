@@ -141,6 +141,6 @@ def save_calibration(row: MachineRow, costs: dict[str, float]) -> Path:
     path = calibration_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     choice = {"row": row.name, "processor": processor_class(), "torch": str(torch.__version__), "costs": costs}
-    path.write_text(json.dumps(choice, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(choice, indent=2) + "\n", encoding="utf-8", newline="")
     _calibrated_row.cache_clear()
     return path

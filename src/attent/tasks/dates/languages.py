@@ -41,7 +41,9 @@ class DateLanguages:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, examples in ((TRAIN, self.train), (VALIDATION, self.validation), (TEST, self.test)):
-                (folder / name).write_text("".join(f"{text}\t{label}\n" for text, label in examples), encoding="utf-8")
+                (folder / name).write_text(
+                    "".join(f"{text}\t{label}\n" for text, label in examples), encoding="utf-8", newline=""
+                )
         except OSError as error:
             raise ArgumentError(f"{error.filename} cannot be written: {error.strerror}") from error
 

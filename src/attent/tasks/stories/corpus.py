@@ -115,9 +115,9 @@ class Stories:
             for name, part in ((TRAIN, self.train), (VALIDATION, self.validation), (TEST, self.test)):
                 targets = [story.supported_answer if with_support else story.answer for story in part]
                 pairs = "".join(f"{story.text}\t{target}\n" for story, target in zip(part, targets, strict=True))
-                (folder / f"{name}.tsv").write_text(pairs, encoding="utf-8")
+                (folder / f"{name}.tsv").write_text(pairs, encoding="utf-8", newline="")
                 lines = "".join(json.dumps(asdict(story)) + "\n" for story in part)
-                (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+                (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8", newline="")
         except OSError as error:
             raise ArgumentError(f"{error.filename} cannot be written: {error.strerror}") from error
 

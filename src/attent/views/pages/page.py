@@ -55,7 +55,7 @@ class Page:
             raise ArgumentError(f"a page's name must end in .html, got {str(path)!r}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(self.html, encoding="utf-8")
+            path.write_text(self.html, encoding="utf-8", newline="")
         except OSError as error:
             raise ArgumentError(f"{path} cannot be written: {error.strerror or error}") from error
         return path
