@@ -157,6 +157,8 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("fcntl", "resource"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "msvcrt", types.SimpleNamespace(locking=lambda *_: None, LK_NBLCK=2))
+    kernel = types.SimpleNamespace(GetStdHandle=abs, SetConsoleMode=lambda handle, mode: 0)
+    monkeypatch.setattr("ctypes.windll", types.SimpleNamespace(kernel32=kernel), raising=False)
     actual_open, actual_fstat = os.open, os.fstat
 
     def forbid_in_use(function: Any) -> Any:
