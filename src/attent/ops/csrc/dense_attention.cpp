@@ -5,6 +5,7 @@
 // is the hash that ../dropout.py describes.
 
 #include "native.h"
+#include "processor.h"
 #include "hash.h"
 
 #include <cmath>
@@ -120,8 +121,7 @@ inline int64_t strip_at(int level) { return int64_t{8} << level; }
 #if defined(__x86_64__)
 // Return whether the processor and all inputs have dot products of bfloat16.
 inline bool has_pairs(int level, const Shape& shape) {
-  static const bool has_dot = __builtin_cpu_supports("avx512bf16");
-  return has_dot && level == 2 && shape.query_type == BFLOAT16 && shape.key_type == BFLOAT16 && shape.value_type == BFLOAT16;
+  return level == 2 && registers().avx512_bf16 && shape.query_type == BFLOAT16 && shape.key_type == BFLOAT16 && shape.value_type == BFLOAT16;
 }
 
 #define DISPATCH_PAIRS(task, level, shape) (has_pairs(level, shape) ? avx512_bf16::task : DISPATCH(task, level))
