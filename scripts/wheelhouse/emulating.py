@@ -32,7 +32,9 @@ class Emulator:
 
 EMULATORS = (
     Emulator("linux-x86_64", (), "", ("0", "1", "2")),
-    Emulator("linux-aarch64", ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"), "qemu-user-static libc6-arm64-cross"),
+    Emulator(
+        "linux-aarch64", ("qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"), "qemu-user-static libc6-arm64-cross"
+    ),
     Emulator("windows-x86_64", ("wine",), "wine wine64", ("0", "1", "2")),
 )
 
@@ -84,6 +86,17 @@ def _arguments(checkout: Path, platform: Platform, library: Path) -> list[str]:
     names = "\n".join(f"    {name}" for name in sorted(entry_points(checkout)))
     definition.write_text(f"LIBRARY {library.name}\nEXPORTS\n{names}\n", encoding="utf-8")
     imports = library.with_name("library.lib")
-    command = [sys.executable, "-m", "ziglang", "dlltool", "-m", "i386:x86-64", "-d", str(definition), "-l", str(imports)]
+    command = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "dlltool",
+        "-m",
+        "i386:x86-64",
+        "-d",
+        str(definition),
+        "-l",
+        str(imports),
+    ]
     subprocess.run(command, check=True)
     return [*arguments, str(imports)]

@@ -8,7 +8,12 @@ from functools import partial
 import pytest
 
 # Its processor lacks the matrix tiles of AMX on most machines.
-OPTIONAL = {"attent_linear_cross_entropy_amx", "attent_linear", "attent_linear_input_gradients", "attent_linear_weight_gradients"}
+OPTIONAL = {
+    "attent_linear_cross_entropy_amx",
+    "attent_linear",
+    "attent_linear_input_gradients",
+    "attent_linear_weight_gradients",
+}
 calls: Counter[str] = Counter()
 
 

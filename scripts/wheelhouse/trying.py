@@ -141,7 +141,18 @@ def _test(environment: Environment, checkout: Path, constraints: tuple[str, ...]
     """Run the tests of the library with the installed wheel, not with the checkout's package."""
     environment.install(*constraints, "pytest", "hypothesis", "jaxtyping", "beartype", "numpy", "scipy")
     environment.variables["PYTHONPATH"] = str(checkout / "scripts")
-    command = ["python", "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "wheelhouse.entry_points"]
+    command = [
+        "python",
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "not slow",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "wheelhouse.entry_points",
+    ]
     command += ["-o", "pythonpath=scripts benchmarks", "--rootdir", str(checkout), *TESTS]
     printed = environment.run(*command, cwd=checkout)
     assert printed
