@@ -16,7 +16,7 @@ from wheelhouse.compiling import compile_for
 from wheelhouse.inspecting import entry_points, platform_of
 from wheelhouse.platforms import PLATFORMS, Platform
 
-HARNESS = "tests/ops/native/kernels.cpp"
+HARNESS = "tests/ops/native"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def emulate_all(checkout: Path, dist: Path) -> None:
     Raises:
         SystemExit: a result is wrong, or an entry point of the library is not called.
     """
-    called = set(re.findall(r"\battent_\w+(?=\()", (checkout / HARNESS).read_text(encoding="utf-8")))
+    sources = sorted((checkout / HARNESS).glob("*.cpp"))
+    called = {name for file in sources for name in re.findall(r"\battent_\w+(?=\()", file.read_text(encoding="utf-8"))}
     if missing := entry_points(checkout) - called - {"attent_sources"}:
         raise SystemExit(f"{HARNESS} does not call {', '.join(sorted(missing))}")
     wheels = {platform.name: file for file in dist.glob("*.whl") if (platform := platform_of(file))}
@@ -78,7 +79,7 @@ def _emulate(checkout: Path, wheel: Path, emulator: Emulator) -> None:
 
 
 def _arguments(checkout: Path, platform: Platform, library: Path) -> list[str]:
-    arguments = ["-std=c++17", "-O1", "-s", str(checkout / HARNESS)]
+    arguments = ["-std=c++17", "-O1", "-s", *map(str, sorted((checkout / HARNESS).glob("*.cpp")))]
     if "windows" not in platform.name:
         return [*arguments, str(library), "-Wl,-rpath,$ORIGIN", "-pthread"]
     # Windows links with a list of a library's functions, which the compiler makes from their names

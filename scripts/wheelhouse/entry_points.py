@@ -1,4 +1,4 @@
-"""A plugin for pytest: which functions of the compiled library the tests have called, and an error if one was left out."""
+"""A plugin for pytest: the functions of the compiled library that tests called, and an error if one is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-# Its processor lacks the matrix tiles of AMX on most machines.
+# Called only on processors with matrix tiles (AMX).
 OPTIONAL = {
     "attent_linear_cross_entropy_amx",
     "attent_linear",
