@@ -128,5 +128,6 @@ Numbers pick(const Numbers& from, int64_t rows, int64_t row, int64_t step, int64
 // The parts, each for the level and number of threads above.
 void check_attention();
 void check_recurrent();
+void check_recurrent_attention();
 
 }  // namespace harness

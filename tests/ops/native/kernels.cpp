@@ -224,6 +224,7 @@ void check_all() {
   dice.seed(1);
   check_attention();
   check_recurrent();
+  check_recurrent_attention();
   for (bool half : {false, true}) {
     layer_norm(71, 37, half);
     layer_norm(3, 64, half);
