@@ -18,6 +18,7 @@ int attent_linear_cross_entropy(void*, const int64_t*, const float*, float*, flo
 int attent_packed_gemm(const float*, const void*, float*, int64_t, int64_t, int64_t, int64_t, int64_t, Parallel, int);
 int attent_beam_topk(const float*, float*, float*, int64_t*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                      Parallel, int);
+int attent_log_softmax(float*, int64_t, int64_t, int64_t, Parallel, int);
 int attent_simd_level();
 int attent_int8_kernels();
 }
@@ -220,6 +221,26 @@ void topk(int64_t sentences, int64_t width, int64_t vocabulary) {
   check("  its place", Floats(indices.begin(), indices.end()), places, 0);
 }
 
+// One row in four has a NaN, as all of its results then are.
+void log_softmax(int64_t number, int64_t vocabulary) {
+  Floats logits = random(number * vocabulary, 3), of_nan;
+  for (int64_t i = 3; i < number; i += 4) logits[i * vocabulary + i % vocabulary] = NAN;
+  Doubles expected(logits.begin(), logits.end());
+  for (int64_t i = 0; i < number; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < vocabulary; ++j) sum += std::exp(expected[i * vocabulary + j]);
+    for (int64_t j = 0; j < vocabulary; ++j) expected[i * vocabulary + j] = std::isnan(sum) ? 0 : expected[i * vocabulary + j] - std::log(sum);
+  }
+  check_done("log-softmax", attent_log_softmax(logits.data(), number, vocabulary, threads, nullptr, level));
+  for (int64_t i = 3; i < number; i += 4)
+    for (int64_t j = 0; j < vocabulary; ++j) {
+      of_nan.push_back(std::isnan(logits[i * vocabulary + j]));
+      logits[i * vocabulary + j] = 0;
+    }
+  check("log-softmax", logits, expected, EXACT);
+  if (!of_nan.empty()) check("  of NaN", of_nan, Doubles(of_nan.size(), 1), 0);
+}
+
 void check_all() {
   dice.seed(1);
   check_attention();
@@ -239,6 +260,8 @@ void check_all() {
   gemm_int8(7, 131, 71);
   gemm_int8(197, 13, 523);
   topk(5, 3, 211);
+  log_softmax(37, 211);
+  log_softmax(3, 7);
 }
 
 }  // namespace
