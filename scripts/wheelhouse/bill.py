@@ -8,11 +8,8 @@ import uuid
 from importlib.metadata import version
 from pathlib import Path
 
-import ziglang
-
 from wheelhouse.platforms import Platform
 
-FOLDER = Path(ziglang.__file__).parent
 # Linked into a library: the name, the licence's identifier, the file with its text.
 LINKED = {
     "libc++": ("Apache-2.0 WITH LLVM-exception", "lib/libcxx/LICENSE.TXT"),
@@ -35,8 +32,14 @@ def linked(platform: Platform | None) -> dict[str, tuple[str, str]]:
 
 def licences(platform: Platform | None) -> dict[str, bytes]:
     """Return the texts of the licences by file name."""
+    if platform is None:
+        return {}
+    # installed for scripts/wheels alone
+    import ziglang
+
+    folder = Path(ziglang.__file__).parent
     return {
-        f"{name.replace(' ', '-')}.txt": (FOLDER / file).read_bytes() for name, (_, file) in linked(platform).items()
+        f"{name.replace(' ', '-')}.txt": (folder / file).read_bytes() for name, (_, file) in linked(platform).items()
     }
 
 
