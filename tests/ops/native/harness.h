@@ -116,6 +116,18 @@ inline void check_done(const char* name, int failed) {
   if (failed) std::printf("WRONG %s returned %d\n", name, failed);
 }
 
+// The cross entropy of a token's logits with a smoothed target; writes the probabilities and the logits' gradient.
+inline double smoothed_loss(const Doubles& logits, int64_t target, double smoothing, double* probabilities, double* gradient) {
+  const int64_t classes = static_cast<int64_t>(logits.size());
+  double total = 0, mean = 0;
+  for (double logit : logits) total += std::exp(logit), mean += logit / classes;
+  for (int64_t j = 0; j < classes; ++j) {
+    probabilities[j] = std::exp(logits[j]) / total;
+    gradient[j] = probabilities[j] - smoothing / classes - (j == target ? 1 - smoothing : 0);
+  }
+  return std::log(total) - (1 - smoothing) * logits[target] - smoothing * mean;
+}
+
 // Of each step's rows, which lie `row` numbers apart, and the steps `step`, the first `count` numbers.
 template <typename Numbers>
 Numbers pick(const Numbers& from, int64_t rows, int64_t row, int64_t step, int64_t count) {
@@ -129,5 +141,6 @@ Numbers pick(const Numbers& from, int64_t rows, int64_t row, int64_t step, int64
 void check_attention();
 void check_recurrent();
 void check_recurrent_attention();
+void check_tiles();
 
 }  // namespace harness

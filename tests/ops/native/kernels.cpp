@@ -19,6 +19,7 @@ int attent_packed_gemm(const float*, const void*, float*, int64_t, int64_t, int6
 int attent_beam_topk(const float*, float*, float*, int64_t*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                      Parallel, int);
 int attent_log_softmax(float*, int64_t, int64_t, int64_t, Parallel, int);
+int attent_has_amx();
 int attent_simd_level();
 int attent_int8_kernels();
 }
@@ -119,16 +120,8 @@ void cross_entropy(int64_t rows, int64_t width, bool half, bool biased, float sm
   Doubles expected(rows), probabilities(rows * width), eg(rows * width), es(width);
   for (int64_t i = 0; i < rows; ++i) {
     Doubles x(width);
-    double total = 0, mean = 0;
-    for (int64_t j = 0; j < width; ++j) {
-      x[j] = logits[i * width + j] + static_cast<double>(biased ? bias[j] : 0);
-      total += std::exp(x[j]), mean += x[j] / width;
-    }
-    expected[i] = std::log(total) - (1 - smoothing) * x[target[i]] - smoothing * mean;
-    for (int64_t j = 0; j < width; ++j) {
-      probabilities[i * width + j] = std::exp(x[j]) / total;
-      eg[i * width + j] = probabilities[i * width + j] - smoothing / width - (j == target[i] ? 1 - smoothing : 0);
-    }
+    for (int64_t j = 0; j < width; ++j) x[j] = logits[i * width + j] + static_cast<double>(biased ? bias[j] : 0);
+    expected[i] = smoothed_loss(x, target[i], smoothing, &probabilities[i * width], &eg[i * width]);
   }
   if (r_drop > 0) add_divergences(rows, width, r_drop, probabilities, &expected, &eg);
   for (int64_t i = 0; i < rows * width; ++i) es[i % width] += eg[i];
@@ -246,6 +239,7 @@ void check_all() {
   check_attention();
   check_recurrent();
   check_recurrent_attention();
+  if (attent_has_amx()) check_tiles();
   for (bool half : {false, true}) {
     layer_norm(71, 37, half);
     layer_norm(3, 64, half);
@@ -270,6 +264,7 @@ void check_all() {
 
 int main(int count, char** levels) {
   using namespace harness;
+  if (!attent_has_amx()) std::printf("this processor has no matrix tiles (AMX): the functions that need them are left out\n");
   for (int i = 1; i < count || i == 1; ++i) {
     level = i < count ? std::atoi(levels[i]) : 0;
     if (level > attent_simd_level()) {
