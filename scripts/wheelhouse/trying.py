@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -92,9 +94,12 @@ def _try(python: str, work: Path, checkout: Path, dist: Path) -> None:
     pure = str(next(dist.glob("*-none-any.whl")))
     sdist = str(next(dist.glob("*.tar.gz")))
     constraints = ("--constraint", str(checkout / "constraints.txt"))
-    torch = (checkout / "constraints.txt").read_text(encoding="utf-8").strip() + "+cpu"
+    torch = (checkout / "constraints.txt").read_text(encoding="utf-8").strip()
+    if sys.platform == "linux":
+        # not the gigabytes of CUDA
+        torch += "+cpu"
     if not environment.install("--only-binary", ":all:", torch, is_optional=True):
-        if is_oldest:
+        if is_oldest and (sys.platform, platform.machine()) != ("darwin", "x86_64"):
             raise SystemExit(f"pip finds no {torch}: name an index by PIP_EXTRA_INDEX_URL, see docs/install.md")
         environment.install("--no-deps", wheel)
         print(environment.run("python", "-c", LOADS), end="")
