@@ -161,3 +161,5 @@ def _test(environment: Environment, checkout: Path, constraints: tuple[str, ...]
     printed = environment.run(*command, cwd=checkout)
     assert printed
     print(*printed.splitlines()[-3:], sep="\n")
+    if "functions not called:" in printed:
+        raise SystemExit("tests must call every function of the library: see wheelhouse.trying.TESTS")

@@ -21,6 +21,9 @@ constexpr uint32_t SEQUENCE = 0x9E3779B1u, HEAD = 0x85EBCA77u, ROW = 0xC2B2AE3Du
 // Float32 sums of some hundred terms, and the rounding of bfloat16.
 constexpr double EXACT = 2e-5, ROUNDED = 1.2e-2;
 
+// Columns that packed weights hold side by side.
+constexpr int64_t PANEL = 64;
+
 inline std::mt19937 dice(1);
 inline int failures = 0, level = 0;
 inline int64_t threads = 1;
@@ -128,6 +131,28 @@ inline double smoothed_loss(const Doubles& logits, int64_t target, double smooth
   return std::log(total) - (1 - smoothing) * logits[target] - smoothing * mean;
 }
 
+// Append a vector, padded with zeros to whole panels.
+inline void append_vector(const Floats& numbers, std::vector<uint8_t>* to) {
+  const size_t begin = to->size();
+  to->resize(begin + (numbers.size() + PANEL - 1) / PANEL * PANEL * 4);
+  std::memcpy(to->data() + begin, numbers.data(), 4 * numbers.size());
+}
+
+// Append weights (depth, columns) as numbers of `size` bytes, 4 or 2, in panels of columns, each with its biases.
+inline void append_panels(const Floats& weights, const Floats& bias, int64_t size, std::vector<uint8_t>* to) {
+  const int64_t columns = bias.size(), depth = weights.size() / columns, panel_size = PANEL * (size * depth + 4), begin = to->size();
+  to->resize(begin + (columns + PANEL - 1) / PANEL * panel_size);
+  for (int64_t c = 0; c < columns; ++c) {
+    uint8_t* panel = to->data() + begin + c / PANEL * panel_size;
+    std::memcpy(panel + PANEL * size * depth + 4 * (c % PANEL), &bias[c], 4);
+    for (int64_t d = 0; d < depth; ++d) {
+      const float weight = weights[d * columns + c];
+      const uint16_t half = to_half(weight);
+      std::memcpy(panel + size * (d * PANEL + c % PANEL), size == 4 ? static_cast<const void*>(&weight) : &half, size);
+    }
+  }
+}
+
 // Of each step's rows, which lie `row` numbers apart, and the steps `step`, the first `count` numbers.
 template <typename Numbers>
 Numbers pick(const Numbers& from, int64_t rows, int64_t row, int64_t step, int64_t count) {
@@ -142,5 +167,6 @@ void check_attention();
 void check_recurrent();
 void check_recurrent_attention();
 void check_tiles();
+void check_stacks();
 
 }  // namespace harness

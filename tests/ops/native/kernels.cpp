@@ -132,8 +132,6 @@ void cross_entropy(int64_t rows, int64_t width, bool half, bool biased, float sm
 }
 
 void gemm(int64_t number, int64_t depth, int64_t columns) {
-  constexpr int64_t PANEL = 64;
-  const int64_t panels = (columns + PANEL - 1) / PANEL;
   const Floats rows = random(number * depth), weights = random(depth * columns), bias = random(columns);
   Doubles expected(number * columns);
   for (int64_t i = 0; i < number * columns; ++i) {
@@ -141,17 +139,9 @@ void gemm(int64_t number, int64_t depth, int64_t columns) {
     for (int64_t d = 0; d < depth; ++d) expected[i] += static_cast<double>(rows[i / columns * depth + d]) * weights[d * columns + i % columns];
   }
   for (int64_t size : {4, 2}) {
-    std::vector<uint8_t> packed(panels * PANEL * (size * depth + 4));
+    std::vector<uint8_t> packed;
+    append_panels(weights, bias, size, &packed);
     Floats to(number * columns, NAN);
-    for (int64_t c = 0; c < columns; ++c) {
-      uint8_t* panel = packed.data() + c / PANEL * PANEL * (size * depth + 4);
-      std::memcpy(panel + PANEL * size * depth + 4 * (c % PANEL), &bias[c], 4);
-      for (int64_t d = 0; d < depth; ++d) {
-        const float weight = weights[d * columns + c];
-        const uint16_t half = to_half(weight);
-        std::memcpy(panel + size * (d * PANEL + c % PANEL), size == 4 ? static_cast<const void*>(&weight) : &half, size);
-      }
-    }
     check_done("gemm", attent_packed_gemm(rows.data(), packed.data(), to.data(), number, depth, columns, size == 2, threads, nullptr, level));
     check(size == 4 ? "product of packed weights" : "product of weights in bfloat16", to, expected, EXACT);
   }
@@ -159,7 +149,7 @@ void gemm(int64_t number, int64_t depth, int64_t columns) {
 
 // Rows and weights rounded to 8 bits, whose sums are exact, by every kernel of this processor.
 void gemm_int8(int64_t number, int64_t depth, int64_t columns) {
-  constexpr int64_t PANEL = 64, STEP = 64;
+  constexpr int64_t STEP = 64;
   const int64_t filled = (depth + STEP - 1) / STEP * STEP, size = PANEL * (filled + 12), panels = (columns + PANEL - 1) / PANEL;
   const Floats rows = random(number * depth), bias = random(columns);
   std::vector<uint8_t> packed(panels * size);
@@ -240,6 +230,7 @@ void check_all() {
   check_recurrent();
   check_recurrent_attention();
   if (attent_has_amx()) check_tiles();
+  check_stacks();
   for (bool half : {false, true}) {
     layer_norm(71, 37, half);
     layer_norm(3, 64, half);
