@@ -103,7 +103,7 @@ inline Array unwritten(int64_t count, Type type) { return Array(Floats(count, NA
 
 inline void check(const char* name, const Floats& result, const Doubles& expected, double bound) {
   double error = 0, largest = 1e-30;
-  for (size_t i = 0; i < expected.size(); ++i) {
+  for (size_t i = 0; i < expected.size() && i < result.size(); ++i) {
     const double distance = std::fabs(result[i] - expected[i]);
     error = distance <= error ? error : distance;  // NaN stays
     if (std::fabs(expected[i]) > largest) largest = std::fabs(expected[i]);
@@ -168,5 +168,6 @@ void check_recurrent();
 void check_recurrent_attention();
 void check_tiles();
 void check_stacks();
+void check_search();
 
 }  // namespace harness

@@ -231,6 +231,7 @@ void check_all() {
   check_recurrent_attention();
   if (attent_has_amx()) check_tiles();
   check_stacks();
+  check_search();
   for (bool half : {false, true}) {
     layer_norm(71, 37, half);
     layer_norm(3, 64, half);
