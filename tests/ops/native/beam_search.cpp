@@ -177,7 +177,7 @@ void check_search() {
       search(small, {5, 9, 1, 1, 0, 0, 0, 0}, size, 1);
       search(large, {6, 5, 1, 1, 2, 3, 1, 0}, size, 2);
       search(small, {4, 9, 4, 1, 0, 0, 0, 0.6}, size, 1);
-      search(large, {7, 11, 3, 3, 2, 3, 2, 1}, size, 2);
+      search(large, {7, 11, 3, 3, 2, 3, 2, 2.5}, size, 2);
       search(small, {1, 3, 9, 9, 0, 2, 0, 0.6}, size, 1);
     }
 }
