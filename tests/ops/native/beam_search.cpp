@@ -120,7 +120,8 @@ void search(const Sizes& sizes, const Task& task, int64_t size, float end_bias) 
   const Sources sources(sizes, task.sentences, task.longest);
   const int64_t steps = sizes.positions, count = task.sentences * task.n_best;
   std::vector<int64_t> limits(task.sentences), prefixes(task.sentences * task.prefix);
-  for (int64_t s = 0; s < task.sentences; ++s) limits[s] = s == 1 ? steps - 1 : s == 3 ? 0 : task.minimum + task.prefix + 1 + 3 * s % (steps - 7);
+  for (int64_t s = 0; s < task.sentences; ++s)
+    limits[s] = s == 1 ? steps - 1 : s == 3 ? 0 : task.minimum + task.prefix + 1 + 3 * s % (steps - 7);
   // prefixes of several lengths
   for (size_t i = 0; i < prefixes.size(); ++i) prefixes[i] = static_cast<int64_t>(i % 4 == 3 ? PAD : 3 + dice() % (sizes.vocabulary - 3));
   for (size_t i = 1; i < prefixes.size(); ++i)

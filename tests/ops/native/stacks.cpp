@@ -4,8 +4,8 @@
 
 extern "C" {
 int attent_transformer_encoder(const int64_t*, const uint8_t*, const float*, const float*, const float*, const uint8_t*, const int64_t*,
-                               float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float,
-                               float, float, int64_t, Parallel, int);
+                               float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                               float, float, float, int64_t, Parallel, int);
 int attent_transformer_step(const int64_t*, const uint8_t*, const float*, const float*, const float*, const uint8_t*, float*, const int64_t*,
                             const int64_t*, const int64_t*, const float*, float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                             int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, float,
