@@ -28,7 +28,12 @@ def compile_library(platform: Platform, checkout: Path, file: Path) -> None:
         built = Path(folder, platform.library)
         # GCC, which compiles checkouts, may fuse a product with a sum of another expression
         arguments = [*extension["extra-compile-args"], "-ffp-contract=fast", "-g0", "-shared", "-s"]
-        if platform.target.startswith(("aarch64-macos", "x86_64-macos")):
+        if "linux" in platform.name:
+            # not the operators of the C++ library that is linked in
+            names = Path(folder, "exported")
+            names.write_text("{ global: attent_*; local: *; };\n", encoding="utf-8")
+            arguments.append(f"-Wl,--version-script={names}")
+        elif "macos" in platform.name:
             # not the path of the temporary folder, which would be stored
             arguments.append(f"-Wl,-install_name,@rpath/{platform.library}")
         compile_for(platform, [*arguments, f"-DATTENT_SOURCES={digest}", *extension["sources"]], built, checkout)

@@ -121,7 +121,9 @@ def _read(system: str, binary: lief.Binary) -> tuple[str, list[str], set[str], s
         exported = {symbol.name for symbol in binary.exported_symbols}
         return binary.header.machine_type.name, list(binary.libraries), exported, _names(binary.imported_symbols)
     if system == "macos":
-        exported = {symbol.name.removeprefix("_") for symbol in binary.exported_symbols}
+        names = {symbol.name.removeprefix("_") for symbol in binary.exported_symbols}
+        # the operators new and delete of the C++ library, which this linker cannot hide, and dyld binds to the system's
+        exported = {name for name in names if not re.match(r"_Z(n[aw]|d[al])|_mh_dylib_header|__dso_handle", name)}
         # the first is the library's own name
         needed = [library.name for library in binary.libraries if not library.name.startswith("@rpath")]
         return binary.header.cpu_type.name, needed, exported, _names(binary.imported_symbols)
