@@ -123,7 +123,7 @@ PACKED = gzip.compress(b"a\tb\n" * 99, mtime=0)
     [
         ("a.tsv", b"a\tb\nc\t\xff\n", r"a\.tsv, line 2: not UTF-8"),
         ("a.tsv", b"", r"a\.tsv: empty"),
-        ("a.jsonl.gz", gzip.compress(b""), r"a\.jsonl\.gz: empty"),
+        ("a.jsonl.gz", gzip.compress(b"", mtime=0), r"a\.jsonl\.gz: empty"),
         ("a.tsv.gz", b"no gzip", r"a\.tsv\.gz cannot be read"),
         ("a.tsv.gz", PACKED[:-20], r"a\.tsv\.gz cannot be read"),
         ("a.tsv.gz", PACKED[:20] + b"~" * 20, r"a\.tsv\.gz cannot be read"),
