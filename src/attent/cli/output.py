@@ -5,13 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any
 
 from attent import system
 from attent.errors import printable
-
-# ENABLE_PROCESSED_OUTPUT, ENABLE_WRAP_AT_EOL_OUTPUT and ENABLE_VIRTUAL_TERMINAL_PROCESSING of Windows' <wincon.h>.
-CONSOLE_MODE = 7
 
 
 def say(line: str) -> None:
@@ -37,13 +33,7 @@ def speak_utf8() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    if system.IS_WINDOWS:
-        import ctypes
-
-        kernel: Any = ctypes.windll.kernel32
-        for handle in (-11, -12):
-            # it fails, without an exception, for files and pipes
-            kernel.SetConsoleMode(kernel.GetStdHandle(handle), CONSOLE_MODE)
+    system.interpret_escapes()
 
 
 def use_color() -> bool:
