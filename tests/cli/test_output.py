@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import ctypes
 import io
 import sys
-import types
 
 import pytest
 
@@ -22,17 +20,6 @@ def test_output_is_utf8_and_names_that_are_not_are_escaped(monkeypatch: pytest.M
     print("█caf\udce9", flush=True)
     say("█caf\udce9")
     assert [stream.getvalue() for stream in written] == ["█caf\\udce9\n".encode()] * 2
-
-
-def test_consoles_of_windows_are_told_to_interpret_escape_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
-    modes: list[tuple[int, int]] = []
-    kernel = types.SimpleNamespace(GetStdHandle=abs, SetConsoleMode=lambda *mode: modes.append(mode))
-    monkeypatch.setattr(ctypes, "windll", types.SimpleNamespace(kernel32=kernel), raising=False)
-    speak_utf8()
-    assert modes == []
-    monkeypatch.setattr("attent.system.IS_WINDOWS", True)
-    speak_utf8()
-    assert modes == [(11, 7), (12, 7)]
 
 
 @pytest.mark.parametrize(
