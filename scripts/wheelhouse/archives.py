@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import io
 import tarfile
 import time
@@ -33,6 +35,11 @@ def write_wheel(file: Path, contents: Mapping[str, bytes], seconds: int) -> None
             member.create_system = 3
             member.external_attr = (0o100755 if name.endswith((".so", ".pyd")) else 0o100644) << 16
             archive.writestr(member, contents[name], compresslevel=9)
+
+
+def recorded_digest(content: bytes) -> str:
+    """Return the digest of a file as RECORD lists it."""
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 def rewrite_sdist(file: Path, target: Path, seconds: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import re
@@ -13,7 +12,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from wheelhouse.archives import read_wheel, rewrite_sdist, write_wheel
+from wheelhouse.archives import read_wheel, recorded_digest, rewrite_sdist, write_wheel
 from wheelhouse.bill import bill_of_materials, licences
 from wheelhouse.compiling import compile_library
 from wheelhouse.platforms import Platform
@@ -36,8 +35,9 @@ def build_all(checkout: Path, platforms: Iterable[Platform], dist: Path) -> None
     dist.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        sdist = dist / _built("sdist", checkout, work / "sdist").name
-        rewrite_sdist(next((work / "sdist").iterdir()), sdist, seconds)
+        built = _built("sdist", checkout, work / "sdist")
+        sdist = dist / built.name
+        rewrite_sdist(built, sdist, seconds)
         with tarfile.open(sdist) as archive:
             archive.extractall(work / "unpacked", filter="data")
         (source,) = (work / "unpacked").iterdir()
@@ -45,9 +45,7 @@ def build_all(checkout: Path, platforms: Iterable[Platform], dist: Path) -> None
         _write(dist, pure, None, b"", seconds)
         for platform in platforms:
             print(f"compiling for {platform.name}", file=sys.stderr)
-            library = Path("build/libraries", platform.name, platform.library)
-            compile_library(platform, source, library)
-            _write(dist, pure, platform, library.read_bytes(), seconds)
+            _write(dist, pure, platform, compile_library(platform, source), seconds)
 
 
 def _built(kind: str, source: Path, folder: Path) -> Path:
@@ -88,8 +86,5 @@ def _tags(tag: str, *, is_pure: bool) -> bytes:
 
 
 def _record(contents: dict[str, bytes], name: str) -> bytes:
-    lines = []
-    for file, content in sorted(contents.items()):
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-        lines.append(f"{file},sha256={digest},{len(content)}\n")
+    lines = [f"{file},{recorded_digest(content)},{len(content)}\n" for file, content in sorted(contents.items())]
     return "".join([*lines, f"{name},,\n"]).encode()

@@ -13,17 +13,20 @@ from pathlib import Path
 from wheelhouse.platforms import Platform
 
 
-def compile_library(platform: Platform, checkout: Path, file: Path) -> None:
-    """Compile the sources of a checkout, or of an unpacked source distribution, into a stripped library.
+def sources_digest(checkout: Path) -> str:
+    """Return the digest of the sources, which the library carries."""
+    return runpy.run_path(str(checkout / "src/attent/ops/sources.py"))["digest"]()
+
+
+def compile_library(platform: Platform, checkout: Path) -> bytes:
+    """Compile the sources of a checkout, or of an unpacked source distribution, and return the stripped library.
 
     Args:
         platform: for which platform.
         checkout: the folder with pyproject.toml, which names the sources and the compiler's arguments.
-        file: the library.
     """
     project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
     (extension,) = project["tool"]["setuptools"]["ext-modules"]
-    digest = runpy.run_path(str(checkout / "src/attent/ops/sources.py"))["digest"]()
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, platform.library)
         # GCC, which compiles checkouts, may fuse a product with a sum of another expression
@@ -36,9 +39,13 @@ def compile_library(platform: Platform, checkout: Path, file: Path) -> None:
         elif "macos" in platform.name:
             # not the path of the temporary folder, which would be stored
             arguments.append(f"-Wl,-install_name,@rpath/{platform.library}")
-        compile_for(platform, [*arguments, f"-DATTENT_SOURCES={digest}", *extension["sources"]], built, checkout)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(built.read_bytes())
+        compile_for(
+            platform,
+            [*arguments, f"-DATTENT_SOURCES={sources_digest(checkout)}", *extension["sources"]],
+            built,
+            checkout,
+        )
+        return built.read_bytes()
 
 
 def compile_for(platform: Platform, arguments: list[str], file: Path, folder: Path) -> None:

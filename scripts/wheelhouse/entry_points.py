@@ -7,6 +7,8 @@ from functools import partial
 
 import pytest
 
+from wheelhouse import NOT_CALLED
+
 # Called only on processors with matrix tiles (AMX).
 OPTIONAL = {
     "attent_linear_cross_entropy_amx",
@@ -14,7 +16,6 @@ OPTIONAL = {
     "attent_linear_input_gradients",
     "attent_linear_weight_gradients",
 }
-NOT_CALLED = "functions not called:"
 calls: Counter[str] = Counter()
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import hashlib
 import json
 import re
-import runpy
 import subprocess
 import sys
-import zipfile
 from email.parser import BytesParser
 from pathlib import Path
 
 import lief
 
+from wheelhouse.archives import read_wheel, recorded_digest
+from wheelhouse.compiling import sources_digest
 from wheelhouse.platforms import PLATFORMS, Platform
 
 LARGEST = 5_000_000
@@ -55,13 +54,12 @@ def platform_of(file: Path) -> Platform | None:
 def inspect_wheel(checkout: Path, file: Path) -> list[str]:
     """Return what is wrong with a wheel."""
     platform = platform_of(file)
-    with zipfile.ZipFile(file) as archive:
-        contents = {name: archive.read(name) for name in archive.namelist()}
+    contents = read_wheel(file)
     problems = [] if file.stat().st_size <= LARGEST else [f"larger than {LARGEST:,} bytes"]
     (record,) = (name for name in contents if name.endswith(".dist-info/RECORD"))
     info = record.split("/")[0]
     recorded = {row[0]: row[1] for row in csv.reader(contents[record].decode().splitlines())}
-    digests = {name: "sha256=" + _digest(content) for name, content in contents.items() if name != record}
+    digests = {name: recorded_digest(content) for name, content in contents.items() if name != record}
     if recorded != digests | {record: ""}:
         problems.append("RECORD does not list the files")
     for name in BytesParser().parsebytes(contents[f"{info}/METADATA"]).get_all("License-File"):
@@ -109,8 +107,7 @@ def inspect_library(checkout: Path, platform: Platform, content: bytes) -> list[
         problems.append(f"exports {sorted(exported - entries)[:5]}, lacks {sorted(entries - exported)[:5]}")
     if python := [name for name in imported if re.match(r"_?_?Py", name)]:
         problems.append(f"calls Python's {python[:5]}")
-    digest = runpy.run_path(str(checkout / "src/attent/ops/sources.py"))["digest"]()
-    if digest.encode() not in content:
+    if sources_digest(checkout).encode() not in content:
         problems.append("compiled from other sources")
     return problems + _oldest_system(system, platform, binary)
 
@@ -157,10 +154,6 @@ def _oldest_system(system: str, platform: Platform, binary: lief.Binary) -> list
     elif any(section.name.startswith((".debug", "/")) for section in binary.sections) or binary.symbols:
         problems.append("is not stripped")
     return problems
-
-
-def _digest(content: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 def _audit(file: Path, platform: Platform) -> list[str]:

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
+
+from wheelhouse import NOT_CALLED
 
 OLDEST = (3, 11)
 NEWEST = (3, 14)
@@ -65,15 +66,21 @@ class Environment:
         return self.run("python", "-m", "pip", "install", "--quiet", *packages, is_optional=is_optional) is not None
 
 
-def interpreters() -> Iterable[str]:
-    """Find the interpreters of the supported versions, pyenv's too."""
+def find_python(version: str) -> str | None:
+    """Return an interpreter of a version such as 3.12, pyenv's too."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    for minor in range(OLDEST[1], NEWEST[1] + 1):
-        candidates = [f"python3.{minor}", *map(str, sorted(pyenv.glob(f"3.{minor}.*/bin/python")))]
-        for candidate in candidates:
-            if shutil.which(candidate) and not subprocess.run([candidate, "-c", ""], capture_output=True).returncode:
-                yield candidate
-                break
+    candidates = [f"python{version}", *map(str, sorted(pyenv.glob(f"{version}.*/bin/python")))]
+    check = f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
+    for candidate in candidates:
+        if shutil.which(candidate) and subprocess.run([candidate, "-c", check], capture_output=True).returncode == 0:
+            return candidate
+    return None
+
+
+def interpreters() -> list[str]:
+    """Return an interpreter of each supported version that this machine has."""
+    found = (find_python(f"3.{minor}") for minor in range(OLDEST[1], NEWEST[1] + 1))
+    return [python for python in found if python]
 
 
 def try_all(checkout: Path, dist: Path, pythons: list[str]) -> None:
@@ -161,5 +168,5 @@ def _test(environment: Environment, checkout: Path, constraints: tuple[str, ...]
     printed = environment.run(*command, cwd=checkout)
     assert printed
     print(*printed.splitlines()[-3:], sep="\n")
-    if "functions not called:" in printed:
+    if NOT_CALLED in printed:
         raise SystemExit("tests must call every function of the library: see wheelhouse.trying.TESTS")
