@@ -241,6 +241,16 @@ def own_golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
 
 
 @pytest.fixture
+def cldr(golden: Golden) -> str:
+    """The version of Unicode CLDR, which dates are made of; what is frozen of them is named by it."""
+    core = pytest.importorskip("babel.core")
+    version = f"CLDR {core.get_cldr_version()}"
+    if not golden.writing and not any(name.startswith(version) for name in golden.values):
+        pytest.skip(f"nothing is frozen of {version}, whose dates may be others")
+    return version
+
+
+@pytest.fixture
 def internals() -> type[Internals]:
     return Internals
 

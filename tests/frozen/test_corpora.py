@@ -17,16 +17,6 @@ def digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
-@pytest.fixture
-def cldr(golden) -> str:
-    """What dates are made of: Babel's version, by which what is frozen of them is named."""
-    babel = pytest.importorskip("babel")
-    version = f"Babel {babel.__version__}"
-    if not golden.writing and not any(name.startswith(version) for name in golden.values):
-        pytest.skip(f"nothing is frozen of {version}, whose dates may be others")
-    return version
-
-
 @pytest.mark.parametrize("locales", [("en", "fr", "ja", "ar_EG"), pytest.param("demo", marks=pytest.mark.slow)])
 def test_dates(golden, internals, cldr: str, locales: str | tuple[str, ...]) -> None:
     for seed in (0, 3):

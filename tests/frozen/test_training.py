@@ -74,12 +74,15 @@ def test_in_one_go_or_in_two_bit_for_bit(attent, copied, tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_training_begins_as_it_began(attent, golden, internals, frozen_folder: Path, tmp_path: Path, name: str) -> None:
+def test_training_begins_as_it_began(
+    attent, golden, internals, request: pytest.FixtureRequest, frozen_folder: Path, tmp_path: Path, name: str
+) -> None:
     run, tight = tmp_path / name, internals.has_extension()
+    what = f"{request.getfixturevalue('cldr')}: dates" if name == "dates" else name
     attent("train", "--config", f"settings/{name}.toml", "--updates", FEW, "--out", run)
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    golden.check(f"{name}: weights after {FEW}", summary(weights(run)), **tolerances(tight))
-    golden.check(f"{name}: loss after {FEW}", config["training"]["outcome"]["loss"], **tolerances(tight))
+    golden.check(f"{what}: weights after {FEW}", summary(weights(run)), **tolerances(tight))
+    golden.check(f"{what}: loss after {FEW}", config["training"]["outcome"]["loss"], **tolerances(tight))
     if name != "dates":
         golden.check(
             f"{name}: digests",

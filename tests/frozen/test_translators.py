@@ -161,9 +161,10 @@ def test_which_word_came_from_which(attent, golden, sources: Path, pairs: Path, 
         golden.check(f"{name}: links, {key}", attent("align", run, pairs, *options).out)
 
 
-def test_how_good_it_is(attent, golden, frozen_folder: Path, name: str) -> None:
+def test_how_good_it_is(attent, golden, request: pytest.FixtureRequest, frozen_folder: Path, name: str) -> None:
+    what = f"{request.getfixturevalue('cldr')}: dates" if name == "dates" else name
     golden.check(
-        f"{name}: evaluate", json.loads("\n".join(attent("evaluate", f"runs/{name}", "--json").out)), relative=1e-3
+        f"{what}: evaluate", json.loads("\n".join(attent("evaluate", f"runs/{name}", "--json").out)), relative=1e-3
     )
 
 

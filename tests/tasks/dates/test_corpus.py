@@ -8,10 +8,18 @@ import pytest
 from babel import localedata
 from pydantic import ValidationError
 
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError, DataError, RunError
 from attent.tasks.dates import HELD_OUT_COMBINATIONS, HELD_OUT_DATES, DatesSettings, dates
 from attent.tasks.dates.corpus import DEMO, FIELDS, FULL, gold_links, target_words, words
-from attent.tasks.dates.generated import generated_name, input_check, is_date, output_check, regenerate, why_no_date
+from attent.tasks.dates.generated import (
+    generated_name,
+    held_out_digest,
+    input_check,
+    is_date,
+    output_check,
+    regenerate,
+    why_no_date,
+)
 from attent.text.text import Pair, TranslationCorpus
 from attent.text.tokenizer import CharTokenizer
 
@@ -153,7 +161,7 @@ def test_a_text_with_two_answers_in_its_own_locale_is_left_out(small: DatesSetti
 
 def test_what_cannot_be_had_is_an_error(small: DatesSettings) -> None:
     for change, message in (
-        ({"held_out_combinations": 50}, "at most 6 for these locales, got 50"),
+        ({"held_out_combinations": 50}, r"at most \d for these locales, got 50"),
         ({"held_out_dates": 2, "held_out_pairs": 1000}, "held_out_pairs must be at most about"),
     ):
         with pytest.raises(ArgumentError, match=message):
@@ -207,6 +215,16 @@ def test_the_corpus_is_the_one_that_its_settings_make(small: DatesSettings, smal
     sides, gold = corpus.with_gold(pairs, (source, target))
     assert [pair.source for pair in sides] == [source.encode(pair.source) for pair in pairs]
     assert gold == [gold_links(pair) for pair in pairs]
+
+
+def test_other_test_sets_than_in_training_are_an_error(small: DatesSettings, small_corpus: TranslationCorpus) -> None:
+    table, digest = {"dates": small.model_dump(mode="json")}, held_out_digest(small_corpus.held_out)
+    assert regenerate(Path("run"), table, digest).held_out == small_corpus.held_out
+    with pytest.raises(DataError, match=r"the corpus of run has changed, .* Unicode CLDR, now \d+"):
+        regenerate(Path("run"), {"dates": small.model_copy(update={"seed": 6}).model_dump(mode="json")}, digest)
+    # the same pairs under another name, or in another set, are others
+    first, second = small_corpus.held_out.values()
+    assert len({digest, held_out_digest({"a": first, "b": second}), held_out_digest({"a": [*first, *second]})}) == 3
 
 
 def test_a_corpus_in_files_is_not_generated() -> None:

@@ -106,7 +106,7 @@ def test_by_hand() -> None:
         assert named(locale, name).spells_month is is_spelled
 
 
-@pytest.mark.parametrize("pattern", ["d/M/yy", "MMMM y", "yMMdd", "d MMM y G", "c d M y", "d.M.y (M)"])
+@pytest.mark.parametrize("pattern", ["d/M/yy", "MMMM y", "yMMdd", "d MMM y G", "c d M y", "MMMM ddd, y", "d.M.y (M)"])
 def test_a_locale_without_a_usable_pattern_is_an_error(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "_named_patterns", lambda locale: [("short", pattern)])
     with pytest.raises(ArgumentError, match="'fr' has no date pattern"):

@@ -7,6 +7,7 @@ import torch
 
 from attent.errors import DataError
 from attent.models.build import build
+from attent.tasks.dates.generated import held_out_digest
 from attent.tasks.settings import parse
 from attent.tasks.translation.evaluation import evaluate_generated
 from attent.tasks.translation.task import TextFilesCorpus, TranslationTask, sample_lines
@@ -26,6 +27,7 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
     corpus = task.corpus(SETTINGS)
     assert list(corpus.held_out) == ["held-out dates", "held-out combinations"]
     assert (len(corpus.validation), corpus.translated, list(corpus.table)) == (5, 5, ["dates"])
+    assert task.held_out_digest(corpus) == held_out_digest(corpus.held_out)
     learnt = task.learn_vocabularies(corpus)
     assert (learnt.kinds, learnt.sizes, [*learnt.files]) == ({"source": "char", "target": "char"}, None, [])
     model = build(SETTINGS.model, *(tokenizer.size for tokenizer in learnt.tokenizers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attent.alignment.aligner import TokenizedPair
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError, DataError, RunError
 from attent.tasks.dates.corpus import DatesSettings, dates, gold_links, tokenize_dates
 from attent.tasks.dates.patterns import FIRST_YEAR, LAST_YEAR
 from attent.text.text import Gold, Pair
@@ -51,15 +52,26 @@ def generated_name(corpus: Mapping[str, Any]) -> str | None:
     return next((name for name in GENERATED if name in corpus), None)
 
 
-def regenerate(run: Path, corpus: Mapping[str, Any]) -> GeneratedCorpus:
+def held_out_digest(held_out: Mapping[str, Sequence[Pair]]) -> str:
+    """Return the SHA-256 of test sets: their names and pairs."""
+    digest = hashlib.sha256()
+    for name, pairs in held_out.items():
+        digest.update(f"{name}\n".encode())
+        digest.update("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs).encode())
+    return digest.hexdigest()
+
+
+def regenerate(run: Path, corpus: Mapping[str, Any], digest: str | None = None) -> GeneratedCorpus:
     """Regenerate the corpus of a run.
 
     Args:
         run: the run folder, named in messages.
         corpus: the tables of the corpus settings by name (`RunConfig.corpus`).
+        digest: `held_out_digest` of the test sets when the run was trained; None if unknown.
 
     Raises:
         ArgumentError: the corpus was read from files.
+        DataError: the test sets have another digest.
         RunError: its settings are damaged.
     """
     if generated_name(corpus) is None:
@@ -71,6 +83,15 @@ def regenerate(run: Path, corpus: Mapping[str, Any]) -> GeneratedCorpus:
         generated = dates(DatesSettings.model_validate(corpus["dates"]))
     except ValueError as error:
         raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
+    if digest not in (None, held_out_digest(generated.held_out)):
+        from babel import __version__ as version
+        from babel.core import get_cldr_version
+
+        raise DataError(
+            f"the corpus of {run} has changed, so the run may have been trained on this test data: its patterns come "
+            f"from Unicode CLDR, now {get_cldr_version()} of Babel {version}; train a new run, or install the former "
+            "Babel"
+        )
     return GeneratedCorpus(generated.validation, generated.held_out)
 
 

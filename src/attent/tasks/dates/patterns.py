@@ -201,8 +201,8 @@ def _parts(pattern: str, locale: Locale) -> tuple[Part, ...] | None:
             parts.append((LITERAL, (str(value),)))
             continue
         letter, count = value
-        # "yy" is ambiguous; "c" and "cc" are numbers
-        if letter not in FIELDS or (letter, count) in {("y", 2), ("c", 1), ("c", 2)}:
+        # "yy" is ambiguous; "c" and "cc" are numbers; "ddd" is an ordinal (CLDR 49), which Babel writes as 003
+        if letter not in FIELDS or (letter, count) in {("y", 2), ("c", 1), ("c", 2), ("d", 3)}:
             return None
         field = FIELDS[letter]
         parts.append((field, _field_texts(field, str(letter) * int(count), locale)))

@@ -219,8 +219,10 @@ def judge_generated(run: Path, linker: PairLinker, *, choose: bool) -> HeadRepor
 
     Raises:
         ArgumentError: the corpus of the run was read from files.
+        DataError: the corpus has changed.
     """
-    corpus = regenerate(run, read_config(run).corpus)
+    config = read_config(run)
+    corpus = regenerate(run, config.corpus, config.digests.get("held out"))
     tokenizers, lines = (linker.forward.source_tokenizer, linker.forward.target_tokenizer), list[str]()
     if choose:
         pairs, gold = corpus.with_gold(corpus.validation, tokenizers)

@@ -15,7 +15,7 @@ from attent.runs.config import RunConfig
 from attent.search.score import PairScore
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.dates import DatesSettings, dates
-from attent.tasks.dates.generated import generated_name, regenerate
+from attent.tasks.dates.generated import generated_name, held_out_digest, regenerate
 from attent.tasks.evaluation import (
     INTERVAL,
     Evaluation,
@@ -218,6 +218,9 @@ class TranslationTask(Task[ParallelCorpus]):
     def corpus(self, settings: TaskSettings) -> ParallelCorpus:
         return DatesCorpus(settings.dates) if settings.text is None else TextFilesCorpus(settings.text)
 
+    def held_out_digest(self, corpus: ParallelCorpus) -> str | None:
+        return held_out_digest(corpus.held_out) if corpus.held_out else None
+
     def learn_vocabularies(self, corpus: ParallelCorpus) -> Vocabularies:
         return Vocabularies(corpus.kinds, corpus.learn_tokenizers(), spacing=corpus.spacing)
 
@@ -285,7 +288,7 @@ class TranslationTask(Task[ParallelCorpus]):
         tables, translator = run.config.corpus, run.tool
         results = run.validate(say, search) if "text" in tables else None
         if not results:
-            corpus = regenerate(run.path, tables)
+            corpus = regenerate(run.path, tables, run.config.digests.get("held out"))
             sizes = [f"{len(pairs)} pairs of {name}" for name, pairs in corpus.held_out.items()]
             say(f"translating {' and '.join(sizes)}")
             results = evaluate_generated(translator, corpus.held_out, search)
