@@ -17,6 +17,9 @@ from wheelhouse.archives import read_wheel, recorded_digest
 from wheelhouse.compiling import sources_digest
 from wheelhouse.platforms import PLATFORMS, Platform
 
+# It prints of a part that a library may lack.
+lief.logging.disable()
+
 LARGEST = 5_000_000
 # The system's own libraries that a library may need, by platform.
 SYSTEM = {
