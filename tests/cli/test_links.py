@@ -74,9 +74,11 @@ def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, f
     done = attent("align", run_folder, file, "--gold", gold, "--best-head")
     assert (done.code, done.err) == (0, ["looking at every layer and head on 9 of 18 pairs, drawn at random"])
     assert done.out[0] == "chosen on 9 of 18 pairs, drawn at random:"
-    assert done.out[2].split() == ["0", "1", *["the", "token", "read", "in"], "0.000", "1.000", "1.000"]
-    assert len(done.out) == 2 + 10 + 1
-    assert done.out[-1].endswith("recall 1.000  (9 pairs; layer 0, head 1, rows about the token read in)")
+    # others may make the same links, and then come first or second
+    best = [line.split() for line in done.out[2:-1] if line.split()[-3:] == ["0.000", "1.000", "1.000"]]
+    assert ["0", "1", *["the", "token", "read", "in"], "0.000", "1.000", "1.000"] in best
+    assert (done.out[2].split(), len(done.out)) == (best[0], 2 + 10 + 1)
+    assert " recall 1.000  (9 pairs; layer " in done.out[-1]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,12 @@ def doctor(code: str = "", **environment: str) -> subprocess.CompletedProcess[st
 
 
 def test_it_fits_a_screen_and_names_what_it_finds(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import numpy
-    import torch
-
     monkeypatch.setenv("ATTENT_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     done = attent("doctor")
     assert (done.code, done.err) == (0, [])
     assert [line.split()[0] for line in done.out] == TITLES
-    assert f"torch {torch.__version__}, numpy {numpy.__version__}" in done.out[1]
+    assert f"torch {version('torch')}, numpy {version('numpy')}" in done.out[1]
     assert "cpu" in done.out[4]
     assert f"{tmp_path / 'cache' / 'attent'} (empty)" in done.out[7]
     assert done.out[8].endswith(f"{tmp_path} (ATTENT_DATA)")
