@@ -128,7 +128,7 @@ def plain_encoder_layer(frame: FrameType) -> Any:
 
     `torch._transformer_encoder_layer_fwd` is not called.
     """
-    names = frame.f_locals
+    names = _locals(frame, "src_key_padding_mask")
     layer = names["self"]
 
     def forward(source: Tensor, padding: Tensor | None) -> Tensor:
@@ -142,7 +142,7 @@ def plain_multi_head(frame: FrameType) -> Any:
 
     `torch._native_multi_head_attention` is not called.
     """
-    names = frame.f_locals
+    names = _locals(frame, "need_weights")
     layer, options = (
         names["self"],
         {name: names[name] for name in ("need_weights", "attn_mask", "average_attn_weights", "is_causal")},
@@ -155,6 +155,17 @@ def plain_multi_head(frame: FrameType) -> Any:
         return context
 
     return _forward(forward, names["query"], names["key_padding_mask"]), weights[-1]
+
+
+def _locals(frame: FrameType, name: str) -> dict[str, Any]:
+    """Return the local variables of the innermost running function that has this one.
+
+    In PyTorch 2.11, a compiled graph may call in place of the forward, which is still running.
+    """
+    caller: FrameType | None = frame
+    while caller is not None and name not in caller.f_locals:
+        caller = caller.f_back
+    return frame.f_locals if caller is None else caller.f_locals
 
 
 def _forward(forward: Callable[[Tensor, Tensor | None], Tensor], features: Tensor, padding: Tensor | None) -> Tensor:
