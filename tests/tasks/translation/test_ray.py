@@ -50,7 +50,7 @@ def test_a_column_of_translations_is_added(translator: ray.ColumnTranslator) -> 
             translator({"en": ["ab", value]})
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT")])
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT", "s")])
 def test_a_missing_text_has_no_translation(translator: ray.ColumnTranslator, missing: object) -> None:
     assert translator({"en": ["ab", missing, "cd"]})["de"] == ["ba", None, "dc"]
     assert translator({"en": [missing]})["de"] == [None]
