@@ -18,6 +18,11 @@ import pytest
 TYPER = f"typer {version('typer')}"
 
 
+def shown(annotation: Any) -> str:
+    """A type with its arguments; Python 3.13 keeps its paths in another module."""
+    return str(annotation).replace("pathlib._local.", "pathlib.")
+
+
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     yield path, command
     for name in getattr(command, "commands", {}):
@@ -31,7 +36,7 @@ def described(parameter: Any) -> dict[str, Any]:
     values = {
         "other names": [*parameter.opts[1:], *parameter.secondary_opts],
         "kind": parameter.param_type_name,
-        "type": [*choices] or (annotation.__name__ if get_origin(annotation) is None else str(annotation)),
+        "type": [*choices] or (annotation.__name__ if get_origin(annotation) is None else shown(annotation)),
         "range": [parameter.min, parameter.max],
         "default": parameter.default,
         "metavar": parameter.metavar,

@@ -108,6 +108,8 @@ def make_inputs(device: torch.device) -> tuple[Tensor, ...]:
     return *(torch.randn(shape, device=device, requires_grad=True) for shape in shapes), first, stop
 
 
+# PyTorch's own, which newer ones warn of
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.no_cover
 @pytest.mark.parametrize("checks", [CHECKS, pytest.param("test_aot_dispatch_dynamic", marks=pytest.mark.slow)])
 def test_pytorch_accepts_the_operators(device: torch.device, checks: Any) -> None:
