@@ -27,6 +27,8 @@ SYSTEM = {
     "macos": r"/usr/lib/libSystem\.B\.dylib",
     "windows": r"KERNEL32\.dll|ntdll\.dll|api-ms-win-crt-[a-z]+-l1-1-0\.dll",
 }
+# The instruction tdpbf16ps tmm0, tmm4, tmm6 of the matrix tiles (AMX), which a compiler may lack without an error.
+TILE_PRODUCT = bytes.fromhex("c4e24a5cc4")
 FORMATS = {
     "linux-x86_64": (lief.ELF, "X86_64"),
     "linux-aarch64": (lief.ELF, "AARCH64"),
@@ -112,6 +114,8 @@ def inspect_library(checkout: Path, platform: Platform, content: bytes) -> list[
         problems.append(f"calls Python's {python[:5]}")
     if sources_digest(checkout).encode() not in content:
         problems.append("compiled from other sources")
+    if platform.name == "linux-x86_64" and TILE_PRODUCT not in content:
+        problems.append("multiplies nothing by matrix tiles (AMX)")
     return problems + _oldest_system(system, platform, binary)
 
 

@@ -8,7 +8,8 @@
 #include <cstring>
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__has_include)
-#if __has_include(<amxbf16intrin.h>) && (defined(__clang__) ? __clang_major__ >= 13 : __GNUC__ >= 11)
+// clang has the products of all types in one header
+#if defined(__clang__) ? __clang_major__ >= 13 && __has_include(<amxintrin.h>) : __GNUC__ >= 11 && __has_include(<amxbf16intrin.h>)
 #define HAS_AMX 1
 #endif
 #endif
