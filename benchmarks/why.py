@@ -1,10 +1,12 @@
 """Reasons for attention's design: gradients by distance, step time by length, dot and scaled dot by width, heads.
 
-    benchmarks/why.py [--out runs/compare-why] [--minutes M] [--updates N] [--seeds 1]
+    benchmarks/why.py [--only gradients speed widths heads] [--out runs/compare-why] [--minutes M] [--updates N]
+                      [--seeds 1]
 
-The first two are measured on untrained layers; the others are trainings on dates of at most 2 minutes each, which are
-resumed after an interruption like those of `attent compare`. Tables are printed to standard output and also written to
-OUT, with figures and JSON.
+The first two, gradients and speed, are measured without training, in seconds and in about two minutes; the others are
+trainings on dates of at most 2 minutes each, which are resumed after an interruption like those of `attent compare`.
+Tables are printed to standard output and also written to OUT, with figures and JSON: to why.md, or to why-PART.md if
+only some parts are measured.
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ import argparse
 import math
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from _sides import milliseconds, show
+from _sides import Work, show
 from torch import Tensor, nn
 
 from attent.attention import attend
@@ -32,8 +35,9 @@ from attent.comparison.length import JUDGING_DATES
 from attent.comparison.parts import judge
 from attent.comparison.results import Figure, ModelComparison, Point, Series
 from attent.comparison.trainings import Options, Say, TrainingPlan
+from attent.devices import limit_threads
 from attent.models.build import build
-from attent.models.settings import ModelSettings
+from attent.models.settings import ModelSettings, RnnSettings, TransformerSettings
 from attent.tasks.dates.corpus import HELD_OUT_DATES
 from attent.tasks.settings import RunSettings
 from attent.text.batches import Sequences
@@ -41,6 +45,7 @@ from attent.text.text import Pair
 from attent.text.tokenizer import CharTokenizer
 from attent.training.progress import Progress
 
+PARTS = ("gradients", "speed", "widths", "heads")
 SEEDS = 1
 SCORES, WIDTHS, UPDATES_OF_WIDTHS, MINUTES_OF_WIDTHS = ("dot", "scaled_dot"), (16, 32, 64, 128, 256), 600, 2.0
 HEADS, UPDATES_OF_HEADS, MINUTES_OF_HEADS = (1, 2, 4, 8), 1500, 2.0
@@ -54,8 +59,8 @@ WIDTH, LENGTH, SEQUENCES = 64, 128, 64
 # The smallest norm that is drawn.
 MIN_NORM = 1e-20
 
-# Models whose steps are timed, at these lengths.
-TIMED_MODELS, LENGTHS = ("bahdanau", "transformer"), (16, 32, 64, 128, 256, 512)
+# Models whose steps are timed, at these lengths, in this many rounds.
+TIMED_MODELS, LENGTHS, ROUNDS = ("bahdanau", "transformer"), (16, 32, 64, 128, 256, 512, 1024), 15
 # Target tokens per batch for every sequence length.
 TOKENS, VOCABULARY = 2048, 64
 
@@ -71,34 +76,88 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
     Raises:
         ArgumentError: the folder belongs to another comparison.
     """
-    seeds = options.seed_range(SEEDS)
+    parts, seeds = trainings.select("part", options.parts, PARTS), options.seed_range(SEEDS)
     trainings.claim(options.out, "why")
     width_plans = {
         (score, width): [_width_plan(score, width, seed, options) for seed in seeds]
         for score in SCORES
         for width in WIDTHS
+        if "widths" in parts
     }
-    head_plans = {heads: [_head_plan(heads, seed, options) for seed in seeds] for heads in HEADS}
+    head_plans = {heads: [_head_plan(heads, seed, options) for seed in seeds] for heads in HEADS if "heads" in parts}
     plans = [plan for by_seed in (*width_plans.values(), *head_plans.values()) for plan in by_seed]
-    trainings.train(plans, options.out, judging=MEASURING + JUDGING_DATES * len(plans), say=say, progress=progress)
+    if plans:
+        trainings.train(plans, options.out, judging=MEASURING + JUDGING_DATES * len(plans), say=say, progress=progress)
+    results = {
+        "gradients": lambda: _compare_gradients(say),
+        "speed": lambda: _compare_speed(say),
+        "widths": lambda: _compare_widths(width_plans, options),
+        "heads": lambda: _compare_heads(head_plans, options, say),
+    }
+    notes = {
+        "gradients": "Gradients are those of layers before any training.",
+        "widths": f"Entropies are those of layers before any training; {math.log(KEYS):.2f} nats is the entropy of a "
+        f"query that looks at {KEYS} keys alike.",
+    }
+    said = [f"Seeds {', '.join(map(str, seeds))}."] * bool(plans) + [notes[part] for part in parts if part in notes]
+    with limit_threads(None if plans else 1):
+        tables, figures = zip(*(results[part]() for part in parts), strict=True)
+        report = Report("Why", machine_info(), tables, [" ".join(said)] if said else [])
+    name = "why" if len(parts) == len(PARTS) else "-".join(("why", *parts))
+    return ModelComparison(name, report, figures)
+
+
+def _compare_gradients(say: Say) -> tuple[ResultTable, Figure]:
+    """Return the gradient of the last output by distance."""
     say("measuring gradients by distance")
-    gradients = gradient_figure()
+    figure = gradient_figure()
+    rows = [
+        {"x": f"{x:g}"}
+        | {line.name: f"{point.y:.2g}" for line in figure.series for point in line.points if point.x == x}
+        for x in DISTANCES
+    ]
+    columns = [Column("x", "distance, steps"), *(Column(line.name, line.name) for line in figure.series)]
+    return ResultTable("Gradient of the last output by distance", columns, rows), figure
+
+
+def _compare_speed(say: Say) -> tuple[ResultTable, Figure]:
+    """Return the processor time of a training step by length, and the number of steps that wait for each other."""
     say("measuring the time of a step by length")
-    times = time_figure()
-    width_table, widths = _compare_widths(width_plans, options)
-    head_table, heads = _compare_heads(head_plans, options, say)
-    lengths = [float(point.x) for point in times.series[0].points]
-    tables = [
-        _points_table("Gradient of the last output by distance", "distance, steps", gradients, DISTANCES),
-        _points_table("Milliseconds of a step of training", "length, tokens", times, lengths, three_digits),
-        width_table,
-        head_table,
-    ]
-    notes = [
-        f"Seeds {', '.join(map(str, seeds))}. Gradients and entropies are those of layers before any training; "
-        f"{math.log(KEYS):.2f} nats is the entropy of a query that looks at {KEYS} keys alike."
-    ]
-    return ModelComparison("why", Report("Why", machine_info(), tables, notes), [gradients, times, widths, heads])
+    times = step_times()
+    columns = [Column("length", "length, tokens", "d")]
+    columns += [Column(f"steps_{name}", f"{trainings.TITLES[name]}: steps in a row", ",d") for name in TIMED_MODELS]
+    columns += [Column(name, f"{trainings.TITLES[name]}, ms [middle half]") for name in TIMED_MODELS]
+    columns += [Column("ratio", f"{' / '.join(trainings.TITLES[name] for name in TIMED_MODELS)} [middle half]")]
+    rows: list[dict[str, Any]] = []
+    points: dict[str, list[Point]] = {name: [] for name in TIMED_MODELS}
+    for length, by_model in times.items():
+        first, second = (np.array(by_model[name]) for name in TIMED_MODELS)
+        row: dict[str, Any] = {"length": length, "ratio": _median_and_half(first / second, "{:.2f}".format)}
+        for name, line in points.items():
+            low, median, high = np.percentile(by_model[name], (25, 50, 75)).tolist()
+            line.append(Point(float(length), median, low, high))
+            row |= {f"steps_{name}": steps_in_a_row(name, length), name: _median_and_half(by_model[name], three_digits)}
+            row[f"{name}_milliseconds"] = by_model[name]
+        rows.append(row)
+    rounds = len(rows[0][f"{TIMED_MODELS[0]}_milliseconds"])
+    title = f"Processor time of a step of training on one thread, {TOKENS:,} tokens a batch on either side"
+    series = [Series(trainings.TITLES[name], line) for name, line in points.items()]
+    figure = Figure(
+        "why-speed",
+        f"{title}: median and middle half of {rounds} rounds",
+        "length of source and target, tokens",
+        "milliseconds",
+        series,
+        log_x=True,
+        log_y=True,
+    )
+    return ResultTable(f"{title}, median of {rounds} rounds in which the models alternate", columns, rows), figure
+
+
+def _median_and_half(values: Sequence[float] | np.ndarray, form: Callable[[float], str]) -> str:
+    """Return the median and the quartiles on either side of it as text."""
+    low, median, high = (form(value) for value in np.percentile(values, (25, 50, 75)).tolist())
+    return f"{median} [{low}, {high}]"
 
 
 def _width_plan(score: str, width: int, seed: int, options: Options) -> TrainingPlan:
@@ -186,20 +245,6 @@ def _compare_heads(plans: dict[int, list[TrainingPlan]], options: Options, say: 
     )
 
 
-def _points_table(
-    title: str, heading: str, figure: Figure, x_values: Sequence[float], form: Callable[[float], str] = "{:.2g}".format
-) -> ResultTable:
-    """Return a table of a figure's points at these values of x, with a column for each line.
-
-    Cells beyond a line's end are empty.
-    """
-    rows = [
-        {"x": f"{x:g}"} | {line.name: form(point.y) for line in figure.series for point in line.points if point.x == x}
-        for x in x_values
-    ]
-    return ResultTable(title, [Column("x", heading), *(Column(line.name, line.name) for line in figure.series)], rows)
-
-
 def layers(width: int = WIDTH) -> dict[str, Layer]:
     """Return untrained layers (B, T, width) → (B, T, width) in float64.
 
@@ -255,13 +300,17 @@ def gradient_figure(seed: int = 0) -> Figure:
     )
 
 
+def _timed_settings(name: str) -> ModelSettings:
+    table = {"model": trainings.model_settings(name), "training": {"updates": 1, "batch_pairs": 1}}
+    return RunSettings.model_validate(table).model
+
+
 def training_step(name: str, length: int, tokens: int = TOKENS) -> Callable[[], object]:
     """Return a training step of the named model.
 
     It consists of forward, loss and backward on a batch with `tokens` target tokens.
     """
-    table = {"model": trainings.model_settings(name), "training": {"updates": 1, "batch_pairs": 1}}
-    model = build(RunSettings.model_validate(table).model, VOCABULARY, VOCABULARY).train()
+    model = build(_timed_settings(name), VOCABULARY, VOCABULARY).train()
     rows = max(tokens // length, 1)
     source, target = (torch.randint(4, VOCABULARY, (rows, length)) for _ in range(2))
     lengths = torch.full((rows,), length)
@@ -275,27 +324,46 @@ def training_step(name: str, length: int, tokens: int = TOKENS) -> Callable[[], 
     return work
 
 
-def time_figure(
-    lengths: Sequence[int] = LENGTHS, *, rounds: int = 5, seconds: float = 2.0, tokens: int = TOKENS
-) -> Figure:
-    """Measure the milliseconds of a training step at each length, alternating a recurrent model and a Transformer."""
-    points: dict[str, list[Point]] = {name: [] for name in TIMED_MODELS}
-    for length in lengths:
-        times = milliseconds(
-            {name: training_step(name, length, tokens) for name in TIMED_MODELS}, rounds=rounds, seconds=seconds
-        )
-        for name, line in points.items():
-            line.append(Point(float(length), times[name]))
-    series = [Series(trainings.TITLES[name], line) for name, line in points.items()]
-    return Figure(
-        "why-speed",
-        f"A step of training, {tokens:,} tokens a batch on either side",
-        "length of source and target, tokens",
-        "milliseconds",
-        series,
-        log_x=True,
-        log_y=True,
-    )
+def steps_in_a_row(name: str, length: int) -> int:
+    """Return the number of steps of the named model in training that must wait for one another.
+
+    A recurrent layer has one for each token, in the encoder (both directions at once) and then in the decoder; a layer
+    of a Transformer computes all tokens in one step.
+    """
+    settings = _timed_settings(name)
+    if isinstance(settings, RnnSettings):
+        return (settings.encoder_layers + settings.decoder_layers) * length
+    assert isinstance(settings, TransformerSettings)
+    return settings.encoder_layers + settings.decoder_layers
+
+
+def step_times(
+    lengths: Sequence[int] = LENGTHS, *, rounds: int = ROUNDS, tokens: int = TOKENS
+) -> dict[int, dict[str, list[float]]]:
+    """Return the milliseconds of a training step on one thread, by length and model: one for each round.
+
+    They are processor time, which does not count the work of other processes.
+    """
+    with limit_threads(1):
+        return {
+            length: alternate({name: training_step(name, length, tokens) for name in TIMED_MODELS}, rounds)
+            for length in lengths
+        }
+
+
+def alternate(sides: Mapping[str, Work], rounds: int) -> dict[str, list[float]]:
+    """Return the milliseconds of processor time of each side in each round, in which the sides take turns.
+
+    In its turn, a side runs twice, and the first run does not count.
+    """
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, work in sides.items():
+            work()
+            begin = time.process_time()
+            work()
+            times[name].append(1000 * (time.process_time() - begin))
+    return times
 
 
 def random_entropy(score: str, width: int, seed: int = 0) -> float:
@@ -347,8 +415,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="the most that each training takes")
     parser.add_argument("--updates", type=int, help="of each training")
     parser.add_argument("--seeds", type=int, help="trainings of each model")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="measure only these parts")
     options = parser.parse_args()
-    limits = Options(options.out, minutes=options.minutes, updates=options.updates, seeds=options.seeds)
+    limits = Options(
+        options.out, minutes=options.minutes, updates=options.updates, seeds=options.seeds, parts=options.only
+    )
     comparison = compare(limits, say=lambda line: print(line, file=sys.stderr, flush=True))
     command = shlex.join(["scripts/bench", "why", *sys.argv[1:]])
     comparison = replace(comparison, report=replace(comparison.report, command=command))

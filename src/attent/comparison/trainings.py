@@ -77,7 +77,7 @@ class Options:
         updates: updates per training; the experiment's default unless given.
         seeds: number of trainings per model, with the seeds 1, 2 and so on.
         models: names of models; all of the experiment's unless given.
-        parts: names of scores or normalizers; all unless given.
+        parts: names of scores or normalizers, or parts of the experiment; all unless given.
         text: files of your own pairs, by their key in [text]; dates unless given.
     """
 
