@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import torch
 from torch import nn
 
 from attent import MultiHeadAttention
@@ -85,7 +86,7 @@ def test_a_figure_fits_a_phone_and_is_described(tmp_path: Path, part: str, name:
         assert all(0 <= x <= width and 0 <= y <= height for x, y in points)
     for element in root.iter(f"{SVG}text"):
         size, x, half = float(element.attrib["font-size"]), float(element.attrib["x"]), 0.0
-        assert size >= 12
+        assert size >= 11
         if element.attrib["text-anchor"] == "middle":
             half = len(element.text or "") * size * LETTER / 2
         assert x - half >= 0 and x + half <= width, element.text
@@ -177,6 +178,15 @@ def test_a_layer_has_its_sub_layers_in_order(tmp_path: Path) -> None:
     assert pre.count("Norm") == pre.count("Add") == 5 and "run: pre-norm" in pre
     alone = texts(root_of(tmp_path, "layer", MODELS["causal"]()))
     assert "decoder layer, 2 ×" in alone and "(B, T, 12)" in alone and "memory" not in alone
+
+
+def test_large_sizes_fit_their_boxes(tmp_path: Path) -> None:
+    with torch.device("meta"):
+        model = transformer(width=4096, heads=32, feed_forward=16384)
+    root = root_of(tmp_path, "layer", model, "run")
+    sizes = {element.text: float(element.attrib["font-size"]) for element in root.iter(f"{SVG}text")}
+    for text in ("masked, 32 heads of 128", "4,096 → 16,384 → 4,096"):
+        assert sizes[text] >= 10 and len(text) * sizes[text] * LETTER <= 152
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:

@@ -404,7 +404,9 @@ def _box(box: tuple[str, str], x: float, y: float, width: float, kind: BlockKind
     rect = f'x="{x - width / 2:g}" y="{y:g}" width="{width:g}" height="{BOX_HEIGHT}" rx="6"'
     parts = [f'<rect class="box {style}" {rect}/>']
     parts += [text_at(x, y + (18 if detail else 27), title, "ink", 14, "600", "middle")] if title else []
-    return parts + ([text_at(x, y + 35, detail, "faint", 12, anchor="middle")] if detail else [])
+    # a letter of a wide font is 0.62 of its size
+    size = min(12, int(width / (0.62 * max(len(detail), 1))))
+    return parts + ([text_at(x, y + 35, detail, "faint", size, anchor="middle")] if detail else [])
 
 
 def _input(x: float, y: float, title: str, shape: str) -> list[str]:
