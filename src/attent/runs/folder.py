@@ -75,6 +75,13 @@ class Run:
     files: Mapping[str, str]
 
     @property
+    def summary(self) -> str:
+        """The model's class, its languages and the sizes of its vocabularies."""
+        sizes = " and ".join(f"{tokenizer.size} {name}" for name, tokenizer in self.tokenizers.items())
+        parts = (type(self.model).__name__, self.config.languages, sizes and f"{sizes} tokens")
+        return ", ".join(filter(None, parts))
+
+    @property
     def source_tokenizer(self) -> Tokenizer:
         """The tokenizer of a translator's sources."""
         return self.tokenizers["source"]

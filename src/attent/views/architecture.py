@@ -150,7 +150,7 @@ def _embedding(model: Any, side: str, counter: ParameterCounter) -> Iterator[Box
     positions = getattr(embedding, "positions", None) or getattr(model, "positions", None)
     if positions is not None:
         sizes = " × ".join(f"{size:,}" for parameter in positions.parameters() for size in parameter.shape)
-        yield counter.box(f"+ {_words(positions)} positions", sizes, "embedding", positions)
+        yield counter.box(f"+ {class_words(positions)} positions", sizes, "embedding", positions)
 
 
 def _stack(stack: Any, side: str, counter: ParameterCounter) -> Iterator[Group]:
@@ -160,7 +160,7 @@ def _stack(stack: Any, side: str, counter: ParameterCounter) -> Iterator[Group]:
     """
     layers = list(getattr(stack, "layers", ()))
     if layers and hasattr(layers[0], "sub_layers"):
-        yield Group(tuple(_layer(layers[0].sub_layers, side, counter)), len(layers))
+        yield Group(tuple(layer_boxes(layers[0].sub_layers, side, counter)), len(layers))
         counter.mark(*layers)
         if isinstance(stack.norm, nn.LayerNorm):
             yield Group((counter.box("Norm", f"{stack.norm.normalized_shape[0]:,}", "norm", stack.norm),))
@@ -168,7 +168,9 @@ def _stack(stack: Any, side: str, counter: ParameterCounter) -> Iterator[Group]:
     yield Group(tuple(_recurrent_side(stack, counter)))
 
 
-def _layer(sub_layers: Sequence[tuple[nn.Module, Residual]], side: str, counter: ParameterCounter) -> Iterator[Box]:
+def layer_boxes(
+    sub_layers: Sequence[tuple[nn.Module, Residual]], side: str, counter: ParameterCounter
+) -> Iterator[Box]:
     """Return the boxes of a layer; a decoder's first attention is causal, and its second one reads the memory."""
     attentions = [module for module, _ in sub_layers if isinstance(module, MultiHeadAttention)]
     for module, around in sub_layers:
@@ -198,10 +200,10 @@ def _attention_detail(attention: MultiHeadAttention) -> str:
     groups = f", {attention.key_value_heads} of keys" if attention.key_value_heads != attention.heads else ""
     parts = [
         f"{attention.heads} heads of {attention.key_width}{groups}",
-        _words(attention.score),
-        _words(attention.normalizer),
+        class_words(attention.score),
+        class_words(attention.normalizer),
     ]
-    return " · ".join([*parts, *([] if attention.position is None else [_words(attention.position)])])
+    return " · ".join([*parts, *([] if attention.position is None else [class_words(attention.position)])])
 
 
 def _feed_forward(module: FeedForward, counter: ParameterCounter) -> Box:
@@ -225,7 +227,7 @@ def _recurrent_side(stack: Any, counter: ParameterCounter) -> Iterator[Box]:
     yield counter.box(title, detail, "recurrent", recurrent, *states, reads_memory=bool(states))
     if "cross_attention" in parts:
         attention, queries = parts["cross_attention"], [parts["asked"]] if "asked" in parts else []
-        detail = f"{_words(attention.score)} · {_words(attention.normalizer)}"
+        detail = f"{class_words(attention.score)} · {class_words(attention.normalizer)}"
         yield counter.box("Attention to the source", detail, "attention", attention, *queries, reads_memory=True)
     if "readout" in parts:
         readout = parts["readout"]
@@ -240,7 +242,7 @@ def _output(model: Any, counter: ParameterCounter) -> Iterator[Box]:
     yield Box("Softmax", "", "output")
 
 
-def _words(part: object) -> str:
+def class_words(part: object) -> str:
     """Return the name of a part's class in words: "scaled dot"."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", type(part).__name__).lower()
 
@@ -258,7 +260,15 @@ def architecture(model: nn.Module, path: Path | str, title: str = "") -> None:
     """
     check_svg(path)
     parameters = {id(parameter): parameter.numel() for parameter in model.parameters()}
-    text = svg(columns(model), title or type(model).__name__, f"{sum(parameters.values()):,} parameters")
+    save(svg(columns(model), title or type(model).__name__, f"{sum(parameters.values()):,} parameters"), path)
+
+
+def save(text: str, path: Path | str) -> None:
+    """Write a drawing into a file.
+
+    Raises:
+        ArgumentError: it cannot be written.
+    """
     try:
         Path(path).write_text(text, encoding="utf-8", newline="")
     except OSError as error:
@@ -290,19 +300,40 @@ def svg(sides: Sequence[ModelColumn], title: str, subtitle: str) -> str:
         if memory is not None:
             turn = left - BETWEEN / 2
             for reader in readers:
-                parts.append(_arrow([memory, (turn, memory[1]), (turn, reader), (left + PADDING, reader)]))
+                parts.append(arrow([memory, (turn, memory[1]), (turn, reader), (left + PADDING, reader)]))
         memory = (left + PADDING + BOX_WIDTH / 2, top)
+    boxes = ["; ".join(_in_words(box) for group in side.groups for box in group.boxes) for side in sides]
+    described = [f"{side.reads}: {text}: {side.gives}" for side, text in zip(sides, boxes, strict=True)]
+    return page(width, height, title, subtitle, parts, ". ".join(described))
+
+
+def _in_words(box: Box) -> str:
+    return f"{box.title}, {box.detail}" if box.detail else box.title
+
+
+def page(width: float, height: float, title: str, subtitle: str, parts: Sequence[str], description: str) -> str:
+    """Return an SVG image of shapes below a heading, in the reader's light or dark theme.
+
+    Args:
+        width: in pixels.
+        height: in pixels.
+        title: the first line of the heading.
+        subtitle: the second line.
+        parts: the shapes.
+        description: the boxes from the input to the output, for screen readers.
+    """
     heading = [
-        _text(MARGIN, 30, cut(title, int((width - 2 * MARGIN) / LETTER)), "ink", 18, "bold"),
-        _text(MARGIN, 50, subtitle, "faint", 13),
+        text_at(MARGIN, 30, cut(title, int((width - 2 * MARGIN) / LETTER)), "ink", 18, "bold"),
+        text_at(MARGIN, 50, subtitle, "faint", 13),
     ]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'role="img">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style>"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'height="{height:g}" role="img">'
+        f"<title>{escape(title)}</title><desc>From the input at the bottom to the output at the top. "
+        f"{escape(description)}.</desc><style>{STYLE}</style>"
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>'
-        f'<rect class="page" width="{width}" height="{height}"/>{"".join(heading + parts)}</svg>\n'
+        f'<rect class="page" width="{width:g}" height="{height:g}"/>{"".join([*heading, *parts])}</svg>\n'
     )
 
 
@@ -314,7 +345,7 @@ def _group_height(group: Group) -> float:
 def _column(side: ModelColumn, left: float, bottom: float) -> tuple[list[str], float, list[float]]:
     """Return the shapes of a column, its top, and the heights at which it reads the memory."""
     middle, y = left + PADDING + BOX_WIDTH / 2, bottom
-    parts, readers = [_text(middle, bottom + 22, side.reads, "ink", 13, anchor="middle")], list[float]()
+    parts, readers = [text_at(middle, bottom + 22, side.reads, "ink", 13, anchor="middle")], list[float]()
     for group in side.groups:
         height = _group_height(group)
         if group.has_frame:
@@ -324,11 +355,11 @@ def _column(side: ModelColumn, left: float, bottom: float) -> tuple[list[str], f
             )
         if group.times > 1:
             parts.append(
-                _text(left + COLUMN_WIDTH - 8, y - height - GAP - 6, f"{group.times} ×", "ink", 14, "bold", "end")
+                text_at(left + COLUMN_WIDTH - 8, y - height - GAP - 6, f"{group.times} ×", "ink", 14, "bold", "end")
             )
         y -= GAP if group.has_frame else 0
         for box in group.boxes:
-            parts.append(_arrow([(middle, y), (middle, y - GAP)]))
+            parts.append(arrow([(middle, y), (middle, y - GAP)]))
             y -= GAP + BOX_HEIGHT
             parts += _box(box, left + PADDING, y)
             if box.reads_memory:
@@ -338,11 +369,11 @@ def _column(side: ModelColumn, left: float, bottom: float) -> tuple[list[str], f
                 side_x = left + PADDING + BOX_WIDTH + 16
                 target = y + BOX_HEIGHT / 2
                 parts.append(
-                    _arrow([(middle, below), (side_x, below), (side_x, target), (left + PADDING + BOX_WIDTH, target)])
+                    arrow([(middle, below), (side_x, below), (side_x, target), (left + PADDING + BOX_WIDTH, target)])
                 )
         y -= GAP if group.has_frame else 0
-    parts.append(_arrow([(middle, y), (middle, y - GAP)]))
-    parts.append(_text(middle, y - GAP - 6, side.gives, "ink", 13, anchor="middle"))
+    parts.append(arrow([(middle, y), (middle, y - GAP)]))
+    parts.append(text_at(middle, y - GAP - 6, side.gives, "ink", 13, anchor="middle"))
     return parts, y - GAP, readers
 
 
@@ -350,17 +381,19 @@ def _box(box: Box, x: float, y: float) -> list[str]:
     count = "shared" if box.is_shared else f"{box.parameters:,}" if box.parameters else ""
     is_single = not (box.detail or count)
     parts = [f'<rect class="box {box.kind}" x="{x:g}" y="{y:g}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/>']
-    parts.append(_text(x + 12, y + (27 if is_single else 18), box.title, "ink", 14, "600"))
-    parts += [_text(x + BOX_WIDTH - 12, y + 18, count, "ink", 12, anchor="end")] if count else []
-    parts += [_text(x + 12, y + 35, box.detail, "faint", 12)] if box.detail else []
+    parts.append(text_at(x + 12, y + (27 if is_single else 18), box.title, "ink", 14, "600"))
+    parts += [text_at(x + BOX_WIDTH - 12, y + 18, count, "ink", 12, anchor="end")] if count else []
+    parts += [text_at(x + 12, y + 35, box.detail, "faint", 12)] if box.detail else []
     return parts
 
 
-def _arrow(points: Sequence[tuple[float, float]]) -> str:
+def arrow(points: Sequence[tuple[float, float]]) -> str:
+    """Return a line through these points, with a tip at its end."""
     return f'<polyline class="line" marker-end="url(#tip)" points="{" ".join(f"{x:g},{y:g}" for x, y in points)}"/>'
 
 
-def _text(x: float, y: float, text: str, style: str, size: int, weight: str = "normal", anchor: str = "start") -> str:
+def text_at(x: float, y: float, text: str, style: str, size: int, weight: str = "normal", anchor: str = "start") -> str:
+    """Return a line of text; y is its baseline, and the size is in pixels."""
     return (
         f'<text class="{style}" x="{x:g}" y="{y:g}" font-size="{size}" font-weight="{weight}" '
         f'text-anchor="{anchor}">{escape(text)}</text>'

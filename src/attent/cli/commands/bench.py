@@ -46,13 +46,7 @@ def bench(
         else:
             from attent.benchmark.speed import measure
 
-            report = measure(
-                run,
-                file,
-                device=device_of(device),
-                trust_code=trust_code,
-                dtype=None if dtype is None else dtype.value,
-                say=say,
-            )
+            weights = dtype.value if dtype else None
+            report = measure(run, file, device=device_of(device), trust_code=trust_code, dtype=weights, say=say)
     text = json.dumps(report.values(), indent=2, ensure_ascii=False) if as_json else "\n".join(report.lines()).lstrip()
     print(text)
