@@ -313,7 +313,7 @@ def cost_lines(metric: Metric, costs: Sequence[HeadCost]) -> list[str]:
         ]
         for module in modules
     ]
-    return [*_columns(rows), "", *ranking_lines(metric, ranked(costs)[:LISTED])]
+    return [*columns(rows), "", *ranking_lines(metric, ranked(costs)[:LISTED])]
 
 
 def ranking_lines(metric: Metric, costs: Sequence[HeadCost]) -> list[str]:
@@ -323,14 +323,14 @@ def ranking_lines(metric: Metric, costs: Sequence[HeadCost]) -> list[str]:
         interval = f"{_signed(metric, cost.low)} to {_signed(metric, cost.high)}"
         measures = ("–" if measure is None else f"{measure:.2f}" for measure in (cost.entropy, cost.distance))
         rows.append([cost.module, str(cost.head), _signed(metric, cost.cost), interval, *measures])
-    return _columns(rows)
+    return columns(rows)
 
 
 def _signed(metric: Metric, number: float) -> str:
     return f"{number:+.{2 if metric.name in ('accuracy', 'BLEU') else 4}f}"
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Format rows as lines, with the first column left-aligned and the others right-aligned."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [

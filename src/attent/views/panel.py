@@ -148,6 +148,21 @@ def head_panels_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: 
     return head_panels(labelled.weights, labelled.rows, labelled.columns, title=name, reading=_reading(kind, labelled))
 
 
+def panels_of(
+    scene: Scene, kind: str | None, layer: int | None = None, head: int | Literal["mean", "all"] = "mean"
+) -> Panel | dict[str, Panel]:
+    """Build the panels of one attention of a run, from its scene; arguments and errors as for `choose` and `panels`."""
+    maps = {
+        layer.name: LabelledMap(layer.weights, scene.texts[group.rows].labels, scene.texts[group.columns].labels)  # pyright: ignore[reportArgumentType]
+        for group in scene.groups
+        for layer in group.layers
+    }
+    kind = kind or kind_of(next(iter(maps)))
+    if head == "all":
+        return head_panels_of(maps, kind, layer)
+    return panel_of(maps, kind, layer, None if head == "mean" else head)
+
+
 def _reading(kind: str, labelled: LabelledMap) -> str:
     # the rows of a language model are the tokens that it reads
     return READING["self" if kind == "decoder" and labelled.rows == labelled.columns else kind]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.statistics import Span
 from attent.attention.masks.causal import Causal
 from attent.errors import ArgumentError, ShapeError
 from attent.views.labels import has_right_to_left
@@ -73,6 +74,15 @@ class LayerWeights:
             return self._four_axes[self.sequence][:, queries].float()
         with torch.no_grad():
             return self.weights.rows(queries.to(self.weights.call.device))[self.sequence].float().cpu()
+
+    def grouped(self, spans: Sequence[Span]) -> Tensor:
+        """Return the weights between groups of positions, such as words, (H, n, n), as `AttentionMap.grouped` does."""
+        if isinstance(self.weights, AttentionMap):
+            grouped = self.weights.grouped(spans, spans).float().cpu()
+            return grouped.reshape(-1, self.shape[0], len(spans), len(spans))[self.sequence]
+        rows = self._four_axes[self.sequence].float()
+        keys = torch.stack([rows[..., begin:end].sum(-1) for begin, end in spans], -1)
+        return torch.stack([keys[:, begin:end].mean(1) for begin, end in spans], 1)
 
     @property
     def _four_axes(self) -> Tensor:

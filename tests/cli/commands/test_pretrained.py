@@ -42,6 +42,21 @@ def test_its_attention_is_shown(attent, folder: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_its_heads_are_ranked_by_two_words(attent, refused, folder: Path, tmp_path: Path) -> None:
+    done = attent("show", folder, "the dog was", "--find", "dog:was")
+    assert (done.code, done.err, len(done.out)) == (0, [], 17)
+    assert [done.out[0], done.out[9]] == ["dog → was: 6 heads", "was → dog: 6 heads"]
+    assert {line.split()[0] for line in done.out[2:8]} == {f"bert.encoder.layer.{n}.attention.self" for n in (0, 1)}
+    file = tmp_path / "pairs.tsv"
+    file.write_text("the dog was\tdog:was\nwas the dog\tthe:dog\n", encoding="utf-8")
+    assert attent("show", folder, "--find", file).out[0] == "first word → second word: 6 heads, 2 texts"
+    assert refused("show", folder) == "a text is missing: attent show RUN TEXT"
+    assert "is a file with texts of its own" in refused("show", folder, "the dog", "--find", file)
+    assert "'cat' is not a word of the text" in refused("show", folder, "the dog", "--find", "dog:cat")
+    for option in (("--layer", 0), ("--head", 1), ("--kind", "self"), ("--out", "a.html"), ("--translation", "x")):
+        assert "--find reads all heads: leave out" in refused("show", folder, "the dog", "--find", "the:dog", *option)
+
+
 def test_its_blanks_are_filled(attent, folder: Path) -> None:
     done = attent("fill", folder, "the cat was [MASK]", "--top-k", 3)
     assert (done.code, done.err) == (0, ["line 1: unknown to this model: 'cat'"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attent.cli.options import PretrainedLoading, RunOrModel, head_number
-from attent.cli.output import say, use_color
+from attent.cli.output import say, use_color, write
 from attent.errors import ArgumentError
 from attent.setting import Bound, Help
 from attent.text.sources import check_utf8
@@ -24,8 +25,10 @@ PAGES, PICTURES = (".html", ".htm"), (".png", ".svg")
 
 def show(
     run: RunOrModel,
-    text: Annotated[str, typer.Argument(help="A text to translate, fill, classify or read; or a picture.")],
     loading: PretrainedLoading,
+    text: Annotated[
+        str | None, typer.Argument(help="A text to translate, fill, classify or read; or a picture.")
+    ] = None,
     layer: Annotated[int | None, Bound(0), Help("Layer to show, from 0; the last unless given.")] = None,
     head: Annotated[str, Help("Head to show, from 0; mean for the mean of all heads; all for each head.")] = "mean",
     kind: Annotated[
@@ -37,31 +40,47 @@ def show(
     ] = None,
     translation: Annotated[str | None, Help("Translation to force; the model's own unless given.")] = None,
     out: Annotated[Path | None, Help("Also draw it into this file: PNG, SVG, or HTML for all heads.")] = None,
+    find: Annotated[
+        str | None,
+        Help("Rank all heads by the weight between two words; or between those of each line TEXT<TAB>A:B.", "A:B|FILE"),
+    ] = None,
 ) -> None:
     """Show the attention of a run or a Hugging Face model in the terminal while it reads a text."""
     number = None if head == "all" else head_number(head, ", mean or all")
-    check_utf8(text)
+    check_utf8(text or "")
     check_utf8(translation or "", "--translation")
     as_page = out is not None and out.suffix.lower() in PAGES
     if out is not None and not as_page and out.suffix.lower() not in PICTURES:
         raise ArgumentError(f"--out must end in {', '.join(PICTURES)} or {PAGES[0]}, got {str(out)!r}")
-    from attent.views.panel import panels
+    if text is None and find is None:
+        raise ArgumentError("a text is missing: attent show RUN TEXT")
+    if find is not None and (layer, kind, translation, out, head) != (None, None, None, None, "mean"):
+        raise ArgumentError("--find reads all heads: leave out --layer, --head, --kind, --translation and --out")
+    model = loading.pretrained(run)
+    if model is None:
+        scene_of = partial(_scene, loading.stored_run(run), translation=translation, as_page=as_page)
+    else:
+        scene_of = partial(model.scene, target=translation)
+    if find is not None:
+        from attent.alignment.word_pairs import ranking_lines
+
+        write("\n".join(ranking_lines(scene_of, find, text)))
+    elif text is not None:
+        scene, choice = scene_of(text), "all" if head == "all" else "mean" if number is None else number
+        from attent.views.panel import panels, panels_of
+
+        if model is None:
+            _draw(scene, panels_of(scene, kind, layer, choice), out)
+        else:
+            _draw(scene, panels(scene, kind or "", -1 if layer is None else layer, choice), out)
+
+
+def _draw(scene: Scene, drawn: Panel | dict[str, Panel], out: Path | None) -> None:
+    """Show panels of a scene in the terminal, and draw them, or the scene as a page, into a file."""
     from attent.views.picture import picture
     from attent.views.terminal import heat_map
 
-    model = loading.pretrained(run)
-    if model is None:
-        scene = _scene(loading.stored_run(run), text, translation, as_page)
-        drawn = _panels(scene, kind, layer, head)
-    else:
-        scene = model.scene(text, translation)
-        drawn = panels(
-            scene,
-            kind or "",
-            -1 if layer is None else layer,
-            "all" if head == "all" else "mean" if number is None else number,
-        )
-    if out is not None and as_page:
+    if out is not None and out.suffix.lower() in PAGES:
         from attent.views.pages.page import page
 
         page(scene).save(out)
@@ -70,24 +89,6 @@ def show(
     print(heat_map(drawn, color=use_color()))
     if out is not None:
         say(f"drawn into {out}")
-
-
-def _panels(scene: Scene, kind: str | None, layer: int | None, head: str) -> Panel | dict[str, Panel]:
-    """Return the panels of a run, selected by kind, layer and head."""
-    from attent.attention.maps.attention_map import LabelledMap
-    from attent.views.panel import head_panels_of, kind_of, panel_of
-
-    maps = {
-        layer.name: LabelledMap(layer.weights, scene.texts[group.rows].labels, scene.texts[group.columns].labels)  # pyright: ignore[reportArgumentType]
-        for group in scene.groups
-        for layer in group.layers
-    }
-    kind = kind or kind_of(next(iter(maps)))
-    return (
-        head_panels_of(maps, kind, layer)
-        if head == "all"
-        else panel_of(maps, kind, layer, head_number(head, ", mean or all"))
-    )
 
 
 def _scene(run: StoredRun, text: str, translation: str | None, as_page: bool) -> Scene:
