@@ -37,6 +37,7 @@ def show(
     ] = None,
     translation: Annotated[str | None, Help("Translation to force; the model's own unless given.")] = None,
     out: Annotated[Path | None, Help("Also draw it into this file: PNG, SVG, or HTML for all heads.")] = None,
+    without_special: Annotated[bool, Help("Leave out special tokens, such as [CLS]; rows sum to 1 again.")] = False,
 ) -> None:
     """Show the attention of a run or a Hugging Face model in the terminal while it reads a text."""
     number = None if head == "all" else head_number(head, ", mean or all")
@@ -49,25 +50,23 @@ def show(
     from attent.views.picture import picture
     from attent.views.terminal import heat_map
 
-    model = loading.pretrained(run)
-    if model is None:
+    if (model := loading.pretrained(run)) is None:
         scene = _scene(loading.stored_run(run), text, translation, as_page)
-        drawn = _panels(scene, kind, layer, head)
     else:
         scene = model.scene(text, translation)
-        drawn = panels(
-            scene,
-            kind or "",
-            -1 if layer is None else layer,
-            "all" if head == "all" else "mean" if number is None else number,
-        )
+    if without_special:
+        scene = scene.without() if model is None else scene.without(model.special_labels)
+    if model is None:
+        drawn = _panels(scene, kind, layer, head)
+    else:
+        drawn = panels(scene, kind or "", -1 if layer is None else layer, head if number is None else number)  # pyright: ignore[reportArgumentType]
     if out is not None and as_page:
         from attent.views.pages.page import page
 
         page(scene).save(out)
     elif out is not None:
         picture(drawn, out)
-    print(heat_map(drawn, color=use_color()))
+    print("\n".join((heat_map(drawn, color=use_color()), *scene.notes)))
     if out is not None:
         say(f"drawn into {out}")
 
