@@ -138,6 +138,10 @@ def test_blanks_are_guessed(client: TestClient) -> None:
     assert [len(blank["guesses"]) for blank in payload["blanks"]] == [5]
     described = client.get(f"/api/scenes/{payload['scene']}").json()
     assert described["texts"]["tokens"]["labels"][0].strip() == "the"
+    # a text without a blank is only shown
+    payload = client.post("/api/fill", json={"run": 1, "text": "the bird was ."}).json()
+    assert (payload["blanks"], payload["unknown"]) == ([], ["bird"])
+    assert client.get(f"/api/scenes/{payload['scene']}").json()["groups"][0]["height"] == 4
 
 
 REFUSED = [
@@ -149,7 +153,7 @@ REFUSED = [
     ("translate", {"text": 7}, "text: Input should be a valid string"),
     ("translate", {"txt": "a"}, "text: Field required"),
     ("translate", {"text": "a", "best": 10**9}, "best: Input should be less than or equal to 50"),
-    ("fill", {"run": 1, "text": ""}, "MASK"),
+    ("fill", {"run": 1, "text": ""}, "a text without tokens"),
     ("fill", {"run": 1, "text": "dog " * 100_000}, "tokens, more than the limit of 32,768"),
     ("classify", {"run": 1, "text": "a"}, "blanks is for the task fill-mask, not for classify"),
 ]

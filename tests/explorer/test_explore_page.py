@@ -203,7 +203,7 @@ def test_blanks_and_a_text_that_is_code(window: Any, filler: FillMask, wait: Any
         wait.view(page)
         assert page.locator(".guesses li").count() == 5
         assert "Not known to this model: <, script, >" in page.locator(".status").inner_text()
-        page.fill("#text", "no blank")
+        page.fill("#text", "a blank in un[MASK]ed")
         page.wait_for_selector(".status.wrong")
         assert "MASK" in page.locator(".status").inner_text()
         # an answer that is an error is no error of the page, though the browser notes its status

@@ -176,6 +176,21 @@ def test_blanks_are_filled(folders: Path) -> None:
     expected = list(model.map(TEXT).values())[1].weights.dense()[0, 2, 4]
     assert [piece.weight for piece in of_head.attention] == pytest.approx(expected.tolist(), abs=1e-6)
     assert model.unknown_words("the pizza was [MASK]") == ["pizza"]
+    underscored = TEXT.replace("[MASK]", "_____")
+    assert model.fill(underscored, 3) == [prediction]
+    assert model.unknown_words(f"{underscored} pizza") == ["pizza"]
+
+
+def test_special_tokens_are_left_out(folders: Path) -> None:
+    model = load(folders / "masked")
+    assert sorted(model.special_labels) == ["[CLS]", "[PAD]", "[SEP]"]
+    scene = model.scene(TEXT).without(model.special_labels)
+    assert scene.texts["tokens"].labels == (*TEXT.split(),)
+    weights, *_ = [labelled.weights.dense()[0] for labelled in model.map(TEXT).values()]
+    inner = weights[:, 1:-1, 1:-1]
+    rows = scene.groups[0].layers[0].rows(torch.arange(7))
+    torch.testing.assert_close(rows, inner / inner.sum(-1, keepdim=True))
+    assert load(folders / "vit").special_labels == ()
 
 
 def _says(call: Any, *arguments: Any) -> str:
@@ -188,7 +203,7 @@ def _says(call: Any, *arguments: Any) -> str:
 def test_texts_that_a_model_does_not_take(folders: Path) -> None:
     bert, masked, gpt2 = (load(folders / name) for name in ("bert", "masked", "gpt2"))
     assert "ForMaskedLM" in _says(bert.fill, TEXT)
-    assert "there is no [MASK]" in _says(masked.fill, "the dog")
+    assert "there is no [MASK] or _____ in 'the dog'" in _says(masked.fill, "the dog")
     assert "head must be from 0 to 2, got 3" in _says(lambda: masked.fill(TEXT, head=3))
     assert "GPT2Model does not predict masked words" in _says(gpt2.fill, TEXT)
     assert "without tokens" in _says(gpt2.map, "")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +48,41 @@ def test_what_is_described_is_json() -> None:
     right, left = (("القط", "جلس", "."),), (("the", "cat", "القط"), (".", "1"), (), ("猫",))
     assert {Text(labels).direction for labels in right} == {"rtl"}
     assert {Text(labels).direction for labels in left} == {"ltr"}
+
+
+def test_labels_are_left_out_and_rows_sum_to_one_again() -> None:
+    weights = torch.tensor([[[0.5, 0.2, 0.3, 0.0], [1.0, 0.0, 0.0, 0.0], [0.1, 0.1, 0.4, 0.4]]])
+    texts = {"target": Text(("x", "y", "</s>")), "source": Text(("<s>", "a", "b", "</s>"))}
+    group = LayerGroup("cross", "cross-attention", "target", "source", (LayerWeights("decoder.0", weights),))
+    layers = (LayerWeights("decoder.0", 3 * weights),)
+    norms = LayerGroup("cross.norms", "norms", "target", "source", layers, measure="norms", base="cross")
+    scene = make_scene(texts=texts, groups=(replace(group, measures=(norms,)),), notes=("One.",)).without()
+    assert {name: text.labels for name, text in scene.texts.items()} == {"target": ("x", "y"), "source": ("a", "b")}
+    (only,) = scene.groups
+    rows, norm_rows = (part.layers[0].rows(torch.arange(2)) for part in (only, *only.measures))
+    torch.testing.assert_close(rows, torch.tensor([[[0.4, 0.6], [0.0, 0.0]]]))
+    torch.testing.assert_close(norm_rows, torch.tensor([[[0.6, 0.9], [0.0, 0.0]]]))
+    # the last row and the last column may be of different tokens now
+    assert not only.is_self_attention
+    note = "Without </s>, <s>; the weights left in a row are divided by their sum."
+    assert scene.notes == ("One.", note)
+    assert note in scene.describe()["notes"]
+    # there is nothing to leave out, or nothing else
+    assert scene.without() is scene
+    with pytest.raises(ArgumentError, match="no token is left without x, y"):
+        scene.without(("x", "y"))
+
+
+def test_what_is_no_distribution_is_not_divided_and_a_picture_keeps_its_patches() -> None:
+    weights, pixels = torch.rand(3, 5, 5) + 1, np.zeros((4, 8, 1), np.uint8)
+    group = LayerGroup("self", "self-attention", "tokens", "tokens", (LayerWeights("a", weights),))
+    texts = {"tokens": Text(("CLS", *"abcd"))}
+    scene = make_scene(texts=texts, groups=(group,), picture=Picture(pixels, (2, 2))).without(())
+    torch.testing.assert_close(scene.groups[0].layers[0].rows(torch.arange(4)), weights[:, 1:, 1:])
+    assert scene.notes == ("Without CLS.",)
+    assert scene.picture is not None
+    assert scene.picture.before == 0
+    assert scene.groups[0].is_self_attention
 
 
 def test_what_does_not_fit() -> None:

@@ -21,7 +21,7 @@ from attent.tasks.translation.translator import Translator
 from attent.text import word_vectors
 from attent.text.tokenizer import CharTokenizer
 from attent.text.word_vectors import WordVectors
-from attent.views.walk import walk, walk_run
+from attent.views.walk import split_words, walk, walk_run
 
 
 def test_a_walk_is_the_formula() -> None:
@@ -36,6 +36,20 @@ def test_a_walk_is_the_formula() -> None:
     torch.testing.assert_close(steps["output"].values, context)
     assert list(steps) == ["X", "Q", "K", "V", "scores", "scaled", "weights", "output"]
     assert str(walk("a b c", mask="window:1,0 | prefix:1")) == str(walk("a b c", mask=Window(1, 0) | Prefix(1)))
+
+
+def test_punctuation_is_split_from_words() -> None:
+    assert walk("I was happy, so ...").steps["weights"].rows == ("I", "was", "happy", ",", "so", ".", ".", ".")
+    for text, words in (
+        ('"Yes (no)!" he said.', '" Yes ( no ) ! " he said .'),
+        ("e.g. the U.S., not U.S.A", "e.g. the U.S. , not U.S.A"),
+        ("1,000.5 at 10:30, one,two", "1,000.5 at 10:30 , one , two"),
+        ("don't dogs' d'été state-of-the-art", "don't dogs' d'été state-of-the-art"),
+        ("[MASK] _____ a/b $5", "[MASK] _____ a/b $5"),
+    ):
+        assert split_words(text) == (*words.split(),)
+    # a word has the same vector with and without punctuation after it
+    assert torch.equal(walk("happy, so").steps["X"].values[0, 0], walk("happy").steps["X"].values[0, 0])
 
 
 def test_the_seed_decides_the_matrices_and_a_word_its_vector() -> None:

@@ -20,6 +20,7 @@ from attent.explorer.tiles import HeadView, MapRegion, TilePyramid, sampled_head
 from attent.search.settings import SearchSettings
 from attent.tasks.classification.classifier import scene_of_example
 from attent.tasks.classification.task import ClassificationTask
+from attent.tasks.fill_mask.examples import has_blank
 from attent.tasks.fill_mask.task import MaskedLMTask
 from attent.tasks.text_generation.stepwise import StepwiseGeneration
 from attent.tasks.text_generation.task import TextGenerationTask
@@ -269,16 +270,16 @@ class Explorer:
         yield {"kind": "end", "scene": scene, "text": text, "tokens": generation.tokens}
 
     def fill(self, request: TextRequest) -> dict[str, Any]:
-        """Return guesses for the blanks of a text, and the number of its scene.
+        """Return guesses for the blanks of a text, if it has any, and the number of its scene.
 
         Raises:
-            ArgumentError, DataError: the run does not fill blanks, the text has none, or it is too long.
+            ArgumentError, DataError: the run does not fill blanks, or the text is empty or too long.
         """
         filler = self._run_for_task(request.run, MaskedLMTask.name).tool
         now = self._without_heads(filler.model, request.off)
         length = len(filler.tokenizer.encode(request.text))
         self._check_length(length)
-        blanks = now(lambda: filler.fill(request.text, BEST))
+        blanks = now(lambda: filler.fill(request.text, BEST)) if has_blank(request.text) else []
         return {
             "scene": self._add_scene(request.run, now, partial(filler.map, request.text), length, request.text),
             "blanks": [

@@ -22,7 +22,7 @@ from attent.layers.patches import patch_grid
 from attent.requirements import check_version
 from attent.runs.config import CONFIG, is_pretrained
 from attent.tasks.classification.pictures import open_picture
-from attent.tasks.fill_mask.examples import MASK
+from attent.tasks.fill_mask.examples import NO_BLANK, replace_blanks
 from attent.tasks.fill_mask.fill_mask import BEST, AttendedPiece, Guess, MaskPrediction, mean_attention
 from attent.views.build_scene import build_scene, kinds, patch_names
 from attent.views.scene import Picture, Scene
@@ -63,6 +63,13 @@ class PretrainedModel:
     def __repr__(self) -> str:
         return f"PretrainedModel({type(self.model).__name__}, reads a {self.reads})"
 
+    @property
+    def special_labels(self) -> tuple[str, ...]:
+        """The labels of tokens that stand for no part of a text, such as [CLS] and [SEP]."""
+        ids: Sequence[int] = getattr(self.tokenizer, "all_special_ids", ())
+        of_texts = {getattr(self.tokenizer, f"{name}_token_id", None) for name in ("mask", "unk")}
+        return (*self._labels([token for token in ids if token not in of_texts]),)
+
     def map(self, text: str, target: str | None = None) -> dict[str, LabelledMap]:
         """Return every attention map, by the path of its module, in the order of computation.
 
@@ -101,7 +108,7 @@ class PretrainedModel:
         tokens = self._encode(text)
         positions = [position for position, token in enumerate(tokens) if token == self.tokenizer.mask_token_id]
         if not positions:
-            raise DataError(f"there is no {MASK}, as a blank is written, in {text!r}")
+            raise DataError(NO_BLANK.format(text))
         outputs, maps = self._watch(input_ids=self._batch(tokens))
         pieces = [label.strip() or label for label in self._labels(tokens)]
         # a model may have more ids than the vocabulary, up to a round number
@@ -117,7 +124,8 @@ class PretrainedModel:
     def unknown_words(self, text: str) -> list[str]:
         """Return the distinct words of a text that the vocabulary lacks, in order."""
         unknown = self.tokenizer.unk_token_id
-        words = dict.fromkeys(word for word in text.split() if MASK not in word)
+        mask = self.tokenizer.mask_token
+        words = dict.fromkeys(word for word in replace_blanks(text, mask).split() if mask not in word)
         return [word for word in words if unknown in self.tokenizer(word, add_special_tokens=False).input_ids]
 
     @torch.no_grad()
@@ -174,7 +182,7 @@ class PretrainedModel:
 
     def _encode(self, text: str) -> list[int]:
         mask = getattr(self.tokenizer, "mask_token", None)
-        tokens = self.tokenizer(text if mask is None else text.replace(MASK, mask)).input_ids
+        tokens = self.tokenizer(text if mask is None else replace_blanks(text, mask)).input_ids
         positions = getattr(self.model.config, "max_position_embeddings", None) or 0
         # XLNet's -1 is no limit
         longest = min(self.tokenizer.model_max_length, positions if positions > 0 else len(tokens))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -20,6 +20,8 @@ from attent.views.labels import has_right_to_left
 # The subject of a row. The weights of step t may belong to the token that the step writes or to the one that it reads
 # (Luong et al. 2015, footnote 14).
 PRODUCED, READ = "the token produced", "the token read in"
+# The labels of the tokens that runs add to a text.
+SPECIAL_LABELS = "CLS", "<s>", "</s>"
 # The meaning of a group's numbers.
 Measure = Literal["weights", "norms", "gradients"]
 
@@ -147,6 +149,24 @@ class LayerGroup:
         """True if each row that sees any key sums to one, in every layer."""
         return all(layer.is_distribution for layer in self.layers)
 
+    def part(self, rows: Sequence[int], columns: Sequence[int]) -> LayerGroup:
+        """Return the group with some of its rows and columns only; see `Scene.without`."""
+        is_rescaled = self.measure == "weights" and self.is_distribution
+        layers: list[LayerWeights] = []
+        for layer in self.layers:
+            weights = layer.rows(torch.tensor(rows))[..., columns]  # (H, rows, columns)
+            if is_rescaled:
+                sums = weights.sum(-1, keepdim=True)
+                weights = weights / sums.masked_fill(sums == 0, 1.0)
+            layers.append(LayerWeights(layer.name, weights))
+        return replace(
+            self,
+            layers=tuple(layers),
+            # the rows and columns left of two texts may no longer end at the same token
+            is_self_attention=self.is_self_attention and self.rows == self.columns,
+            measures=tuple(group.part(rows, columns) for group in self.measures),
+        )
+
     def describe(self) -> dict[str, Any]:
         """Return a description for JSON of everything except the weights."""
         heads, height, width = self.shape
@@ -255,6 +275,43 @@ class Scene:
         if name not in groups:
             raise ArgumentError(f"no group {name!r}; there are {', '.join(group.name for group in self.groups)}")
         return groups[name]
+
+    def without(self, labels: Collection[str] = SPECIAL_LABELS) -> Scene:
+        """Return the scene without the rows and columns of some labels, or those before the patches of a picture.
+
+        Weights that are distributions are divided by the sum of those left in their row, so that rows sum to 1 again; a
+        row that has none left is 0. Norms and gradients are not divided. A note says so. All weights are computed.
+
+        Args:
+            labels: the labels to leave out; by default those of the tokens that runs add to a text.
+
+        Raises:
+            ArgumentError: a text has no other label.
+        """
+        positions: dict[str, list[int]] = {name: [] for name in self.texts}
+        dropped: dict[str, None] = {}
+        for name, text in self.texts.items():
+            front = self.picture.before if self.picture is not None and self.picture.text == name else 0
+            for index, label in enumerate(text.labels):
+                if index < front or label in labels:
+                    dropped[label] = None
+                else:
+                    positions[name].append(index)
+        if not all(positions.values()):
+            raise ArgumentError(f"no token is left without {', '.join(dropped)}")
+        if not dropped:
+            return self
+        is_rescaled = any(group.is_distribution for group in self.groups)
+        note = f"Without {', '.join(dropped)}{'; the weights left in a row are divided by their sum' * is_rescaled}."
+        return replace(
+            self,
+            texts={
+                name: Text(tuple(text.labels[index] for index in positions[name])) for name, text in self.texts.items()
+            },
+            groups=tuple(group.part(positions[group.rows], positions[group.columns]) for group in self.groups),
+            picture=None if self.picture is None else replace(self.picture, before=0),
+            notes=(*self.notes, note),
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return a description for JSON of everything except the weights and the pixels."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
@@ -31,6 +32,9 @@ from attent.views.trace import AttentionTrace, ForwardPass, LayerTrace, feed_for
 WIDTH = 4
 # Ratio of the feed-forward network's width to the model's; it is four in real models.
 WIDENING = 2
+# An abbreviation such as e.g.; a word, with a point or colon inside, or a comma inside a number; or a sign.
+SIGNS = re.escape('.,;:!?…"“”„«»()，。！？；：、（）،؟।')
+WORD = re.compile(rf"(?:[^\W\d_]\.){{2,}}(?![^\W_])|[^\s{SIGNS}]+(?:(?:[.:]|(?<=\d),(?=\d))[^\s{SIGNS}]+)*|[{SIGNS}]")
 # The positions added to words before attention, by name.
 POSITIONS: dict[str, type[Any]] = {"sinusoidal": Sinusoidal, "learned": Learned}
 # The positions added to words before attention, with their equations and meanings.
@@ -80,8 +84,9 @@ def walk(
 ) -> Walk:
     """Walk through the self-attention of a sentence, with made-up numbers that are few enough to follow.
 
-    Words are separated by spaces. The vector of a word is random, but always the same for the same word; the matrices
-    are random and depend on the seed. The results are those of `attent.attention.reference`.
+    Words are separated by spaces, and punctuation from words. The vector of a word is random, but always the same for
+    the same word; the matrices are random and depend on the seed. The results are those of
+    `attent.attention.reference`.
 
     Args:
         text: the sentence.
@@ -104,7 +109,7 @@ def walk(
             vector, or the seed is negative.
         UnknownNameError: a part does not exist.
     """
-    words, memory_words = (tuple((sentence or "").split()) for sentence in (text, cross))
+    words, memory_words = (split_words(sentence or "") for sentence in (text, cross))
     refuse(
         (not words or (cross is not None and not memory_words), "a walk needs a text of at least one word"),
         (not 0 <= seed < 2**63, f"seed must be a whole number from 0 to 2^63 - 1, got {seed}"),
@@ -121,6 +126,11 @@ def walk(
     title = " → ".join(filter(None, (title, " ".join(memory_words))))
     steps = layer.steps(words, memory_words, vectors, mask)
     return Walk(title, " · ".join(filter(None, parts)), layer.matrices(), steps)
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text and its punctuation marks, in order."""
+    return tuple(WORD.findall(text))
 
 
 def _checked_width(width: int | None, heads: int, vectors: Vectors | None) -> int:

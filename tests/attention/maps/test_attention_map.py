@@ -187,6 +187,8 @@ def test_shapes_have_the_callers_axes() -> None:
         (lambda m: m.grouped([(0, 3)], [(2, 2)]), ArgumentError, r"^key_spans must not be empty and lie from 0 to 11,"),
         (lambda m: m.grouped([(0, 3)], [(5, 9), (2, 6)]), ArgumentError, r"^key_spans must not overlap, got \(2, 6\)"),
         (lambda m: m.grouped([0, 0, 1], [(2, 6)]), ArgumentError, r"^query_spans must be pairs \(begin, end\) of"),
+        (lambda m: m.grouped(3, [(2, 6)]), ArgumentError, r"numbers, such as \[\(0, 2\), \(2, 5\)\], got 3$"),
+        (lambda m: m.grouped(torch.tensor([0, 1]), [(2, 6)]), ArgumentError, r", got tensor\(\[0, 1\]\)$"),
         (lambda m: m.grouped([(0, 1.5)], [(2, 6)]), ArgumentError, r"^query_spans must be pairs \(begin, end\)"),
     ],
 )

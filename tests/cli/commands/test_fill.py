@@ -17,6 +17,12 @@ def test_each_blank_has_its_words_and_what_it_looked_at(attent, filling_folder: 
     assert len([line for line in done.out if line.startswith("  looked at  ")]) == 2
 
 
+def test_a_blank_may_be_underscores(attent, filling_folder: Path) -> None:
+    done = attent("fill", filling_folder, "the dog was _____, so it ___ .")
+    assert (done.code, done.err, done.out[0]) == (0, [], "the dog was _____, so it ___ .")
+    assert done.out[1:] == attent("fill", filling_folder, TEXT).out[1:]
+
+
 def test_json_has_every_weight(attent, filling_folder: Path) -> None:
     done = attent("fill", filling_folder, TEXT, "--json", "--layer", 0, "--head", 1)
     report = json.loads(done.out[0])
@@ -44,7 +50,8 @@ def test_a_line_that_cannot_be_filled_is_named_and_the_others_are(attent, fillin
     done = attent("fill", filling_folder, file, "--json")
     assert (done.code, [len(json.loads(line)["blanks"]) for line in done.out]) == (2, [0, 1, 0, 1])
     assert done.err == [
-        "line 1: not filled: there is no [MASK] in 'the cat': write [MASK] for each blank",
+        "line 1: not filled: there is no [MASK] or _____ in 'the cat': write one of them for each blank, as a separate "
+        "word",
         "line 3: not filled: [MASK] stands for a whole word: put spaces around it in ' un[MASK]'",
     ]
     plain = attent("fill", filling_folder, file)

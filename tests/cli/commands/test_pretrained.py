@@ -57,6 +57,13 @@ def test_its_heads_are_ranked_by_two_words(attent, refused, folder: Path, tmp_pa
         assert "--find reads all heads: leave out" in refused("show", folder, "the dog", "--find", "the:dog", *option)
 
 
+def test_special_tokens_are_left_out(attent, folder: Path) -> None:
+    done = attent("show", folder, TEXT, "--without-special")
+    note = "Without [CLS], [SEP]; the weights left in a row are divided by their sum."
+    assert (done.code, done.out[-1]) == (0, note)
+    assert [line.split()[0] for line in done.out if "│" in line] == TEXT.split()
+
+
 def test_its_blanks_are_filled(attent, folder: Path) -> None:
     done = attent("fill", folder, "the cat was [MASK]", "--top-k", 3)
     assert (done.code, done.err) == (0, ["line 1: unknown to this model: 'cat'"])

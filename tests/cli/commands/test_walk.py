@@ -26,6 +26,9 @@ def test_a_position_a_mask_a_second_text_vectors_and_the_whole_layer(attent, tmp
     file.write_text("a 1 2 3\nb 4 5 6\n", encoding="utf-8")
     done = attent("walk", "A b", "--vectors", file)
     assert done.out == str(walk("A b", vectors=word_vectors.read(file))).splitlines()
+    file.write_text("a 1 2 3\nb 4 5 6\n, 7 8 9\n", encoding="utf-8")
+    done = attent("walk", "A, b", "--vectors", file)
+    assert done.out == str(walk("A , b", vectors=word_vectors.read(file))).splitlines()
     # without a text the cat sits on the mat
     assert attent("walk").out == str(walk("The cat sat on the mat")).splitlines()
     assert not any("scaled" in line for line in attent("walk", "--no-scale").out)

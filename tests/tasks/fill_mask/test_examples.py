@@ -89,7 +89,21 @@ def test_a_blank_stands_at_either_end_and_beside_signs_and_is_no_part_of_a_word(
     assert tokenize_masked("[MASK], so", tokenizer).pieces == [MASK, ",", " so"]
     assert tokenize_masked("([MASK])", tokenizer).pieces == [" (", MASK, ")"]
     assert tokenize_masked("[MASK]", CharTokenizer("a")).tokens == [5]
-    with pytest.raises(DataError, match=r"there is no \[MASK\] in 'the dog': write \[MASK\] for each blank"):
+    with pytest.raises(
+        DataError, match=r"there is no \[MASK\] or _____ in 'the dog': write one of them for each blank"
+    ):
         tokenize_masked("the dog", tokenizer)
     with pytest.raises(DataError, match=r"\[MASK\] stands for a whole word: put spaces around it in ' un\[MASK\]ed'"):
         tokenize_masked("the dog was un[MASK]ed", tokenizer)
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe", "char"])
+def test_a_blank_may_be_underscores_that_are_no_part_of_a_word(kind: str) -> None:
+    tokenizer = learn(kind, TEXT, 310 if kind == "bpe" else None)
+    for text in ("the dog was [MASK] , so it [MASK] .", "[MASK], so ([MASK])"):
+        for underscores in ("___", "_____", "_" * 20):
+            assert tokenize_masked(text.replace(MASK, underscores), tokenizer) == tokenize_masked(text, tokenizer)
+    for text in ("the __ dog", "the un___ed dog", "the ___ed dog", "the 7____ dog"):
+        assert not tokenize_masked(text, tokenizer, is_masked=False).mask_positions
+        with pytest.raises(DataError, match=r"there is no \[MASK\] or _____ in"):
+            tokenize_masked(text, tokenizer)

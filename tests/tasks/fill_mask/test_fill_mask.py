@@ -75,6 +75,20 @@ def test_maps_have_the_pieces_at_both_axes(filler: FillMask) -> None:
         assert bool(attention_map.gradients.dense()[:, :, 1].any())
 
 
+def test_a_text_without_a_blank_has_maps_and_a_forward_pass(filler: FillMask) -> None:
+    text = "the dog slept"
+    with watch(filler.model) as captured:
+        filler.features(text)
+    for attention_map, expected in zip(filler.map(text, gradients=True).values(), captured.values(), strict=True):
+        assert attention_map.rows == (" the", " dog", " slept")
+        torch.testing.assert_close(attention_map.weights.dense(), expected.dense())
+        assert attention_map.gradients is None
+    assert filler.forward_pass(text).rows is None
+    assert filler.forward_pass("the _____ slept").rows == [1]
+    with pytest.raises(DataError, match="a text without tokens has no attention to show"):
+        filler.map("")
+
+
 def test_what_cannot_be_filled_is_said(filler: FillMask) -> None:
     with pytest.raises(ArgumentError, match="layer must be from 0 to 1, got 2"):
         filler.fill(TEXT, layer=2)

@@ -252,9 +252,12 @@ def checked_spans(spans: Sequence[Span], length: int, name: str) -> list[Span]:
     Raises:
         ArgumentError: a span is not of that kind.
     """
-    for span in (tuple(span) if isinstance(span, Iterable) else span for span in spans):
+    form = f"{name} must be pairs (begin, end) of whole numbers, such as [(0, 2), (2, 5)], got"
+    if not isinstance(spans, Sequence):
+        raise ArgumentError(f"{form} {brief(spans)}")
+    for span in (tuple(span) if isinstance(span, Sequence) else span for span in spans):
         if not isinstance(span, tuple) or len(span) != 2 or not all(isinstance(bound, int) for bound in span):
-            raise ArgumentError(f"{name} must be pairs (begin, end) of whole numbers, got {brief(span)}")
+            raise ArgumentError(f"{form} {brief(span)}")
         if not 0 <= span[0] < span[1] <= length:
             raise ArgumentError(f"{name} must not be empty and lie from 0 to {length}, got {span}")
     for span, following in pairwise(sorted(map(tuple, spans))):

@@ -28,14 +28,14 @@ def fill(
     run: RunOrModel,
     loading: PretrainedLoading,
     text: Annotated[
-        str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] in it, a file of lines, or -.")
+        str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] or _____ in it, a file, or -.")
     ] = "-",
     top_k: Annotated[int, Bound(1), Help("Number of words to suggest for each blank.")] = 5,
     layer: Annotated[int | None, Bound(0), Help("Layer of the attention, from 0; the mean unless given.")] = None,
     head: Annotated[int | None, Bound(0), Help("Head of the attention, from 0; the mean unless given.")] = None,
     as_json: JsonLines = False,
 ) -> None:
-    """Guess the words that [MASK] stands for, each with its probability.
+    """Guess the words that [MASK] or _____ stands for, each with its probability.
 
     The words that each blank attended to most are printed too. TEXT is a text unless a file has this name; empty lines
     of a file stay empty. All blanks in a line are filled independently of each other. An unknown word is read in lower

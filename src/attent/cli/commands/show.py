@@ -40,10 +40,8 @@ def show(
     ] = None,
     translation: Annotated[str | None, Help("Translation to force; the model's own unless given.")] = None,
     out: Annotated[Path | None, Help("Also draw it into this file: PNG, SVG, or HTML for all heads.")] = None,
-    find: Annotated[
-        str | None,
-        Help("Rank all heads by the weight between two words; or between those of each line TEXT<TAB>A:B.", "A:B|FILE"),
-    ] = None,
+    find: Annotated[str | None, Help("Rank heads by the weight between two words, or of lines.", "A:B|FILE")] = None,
+    without_special: Annotated[bool, Help("Leave out special tokens, such as [CLS]; rows sum to 1 again.")] = False,
 ) -> None:
     """Show the attention of a run or a Hugging Face model in the terminal while it reads a text."""
     number = None if head == "all" else head_number(head, ", mean or all")
@@ -54,8 +52,8 @@ def show(
         raise ArgumentError(f"--out must end in {', '.join(PICTURES)} or {PAGES[0]}, got {str(out)!r}")
     if text is None and find is None:
         raise ArgumentError("a text is missing: attent show RUN TEXT")
-    if find is not None and (layer, kind, translation, out, head) != (None, None, None, None, "mean"):
-        raise ArgumentError("--find reads all heads: leave out --layer, --head, --kind, --translation and --out")
+    if find is not None and (layer, kind, translation, out, head, without_special) != (*[None] * 4, "mean", False):
+        raise ArgumentError("--find reads all heads: leave out the options of a drawing, and --translation")
     model = loading.pretrained(run)
     if model is None:
         scene_of = partial(_scene, loading.stored_run(run), translation=translation, as_page=as_page)
@@ -67,6 +65,8 @@ def show(
         write("\n".join(ranking_lines(scene_of, find, text)))
     elif text is not None:
         scene, choice = scene_of(text), "all" if head == "all" else "mean" if number is None else number
+        if without_special:
+            scene = scene.without() if model is None else scene.without(model.special_labels)
         from attent.views.panel import panels, panels_of
 
         if model is None:
@@ -86,7 +86,7 @@ def _draw(scene: Scene, drawn: Panel | dict[str, Panel], out: Path | None) -> No
         page(scene).save(out)
     elif out is not None:
         picture(drawn, out)
-    print(heat_map(drawn, color=use_color()))
+    print("\n".join((heat_map(drawn, color=use_color()), *scene.notes)))
     if out is not None:
         say(f"drawn into {out}")
 

@@ -116,15 +116,15 @@ def _walk_text(sentence: str, text: TextOptions, *, whole: bool) -> Walk:
         check_mask(text.mask)
     # scores and positions are built for the widths, so only a normalizer may lack parameters
     _check_complete("normalizer", text.normalizer)
+    from attent.views.walk import split_words
     from attent.views.walk import walk as walk_text
 
     options = asdict(text)
     if text.vectors is not None:
         from attent.text import word_vectors
 
-        text_words = f"{sentence} {text.cross or ''}".split()
         # files of vectors often have words in lower case only
-        forms = {form for word in text_words for form in (word, word.lower())}
+        forms = {form for word in split_words(f"{sentence} {text.cross or ''}") for form in (word, word.lower())}
         options["vectors"] = word_vectors.read(text.vectors, forms)
     return walk_text(sentence, whole=whole, **_without_none(options))
 

@@ -6,6 +6,7 @@ and predicts `size`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from attent.text.batches import KEY_MULTIPLE, Examples, Sequences, TensorBatch
 from attent.text.tokenizer import SPECIALS, Tokenizer
 
 MASK = "[MASK]"
+# A mask as a reader writes a blank: three or more underscores that are no part of a word.
+BLANK = re.compile(r"(?<!\w)_{3,}(?!\w)")
+NO_BLANK = f"there is no {MASK} or _____ in {{!r}}: write one of them for each blank, as a separate word"
 # Replaces a mask while a tokenizer splits the text around it: a private-use character of Unicode.
 PLACEHOLDER = "\ue000"
 # The share of masked positions that training replaces by MASK; half of the others are replaced by a random token, half
@@ -149,20 +153,30 @@ class MaskedText:
     mask_positions: Sequence[int]
 
 
+def replace_blanks(text: str, mask: str) -> str:
+    """Return a text with `mask` for each blank, written as [MASK] or as three or more underscores."""
+    return BLANK.sub(lambda _: mask, text.replace(MASK, mask))
+
+
+def has_blank(text: str) -> bool:
+    """Return whether a text has a blank."""
+    return replace_blanks(text, PLACEHOLDER) != text
+
+
 def tokenize_masked(text: str, tokenizer: Tokenizer, is_masked: bool = True) -> MaskedText:
     """Tokenize a text with masks; a mask is a separate piece, which includes the space before it if pieces do.
 
     Args:
-        text: the text, such as "the dog was [MASK] ."
+        text: the text, such as "the dog was [MASK] ." or "the dog was _____ ."
         tokenizer: the tokenizer of the rest of the text.
         is_masked: whether the text must have a mask.
 
     Raises:
         DataError: the text has no mask and must have one, or a mask is part of a word.
     """
-    if is_masked and MASK not in text:
-        raise DataError(f"there is no {MASK} in {text!r}: write {MASK} for each blank")
-    marked = text.replace(PLACEHOLDER, " ").replace(MASK, PLACEHOLDER)
+    if is_masked and not has_blank(text):
+        raise DataError(NO_BLANK.format(text))
+    marked = replace_blanks(text.replace(PLACEHOLDER, " "), PLACEHOLDER)
     labels, ids = tokenizer.pieces(marked), tokenizer.encode(marked)
     # subword tokenizers write unknown characters as bytes
     in_bytes = [f"<0x{byte:02X}>" for byte in PLACEHOLDER.encode()]

@@ -88,7 +88,7 @@ class FillMask(FromRun):
     def fill(
         self, text: str | Sequence[str], best: int = BEST, *, layer: int | None = None, head: int | None = None
     ) -> list[MaskPrediction] | list[list[MaskPrediction]]:
-        """Predict the masked words of a text, each written as `[MASK]`; or those of several texts.
+        """Predict the masked words of a text, each written as `[MASK]` or `_____`; or those of several texts.
 
         All masks of a text are predicted at the same time, independently of each other. A word that the vocabulary
         lacks is read in lower case, or with a space before it, if the vocabulary has that form.
@@ -124,32 +124,34 @@ class FillMask(FromRun):
 
     @torch.no_grad()
     def map(self, text: str, *, gradients: bool = False) -> dict[str, LabelledMap]:
-        """Return every attention map of a masked text, by the name of its module, in the order of computation.
+        """Return every attention map of a text, by the name of its module, in the order of computation.
 
         Args:
-            text: the text.
+            text: the text, with or without masks.
             gradients: whether to include the weights times the gradients of the best guesses' log-probability with
-                respect to them.
+                respect to them; without a mask, there are none.
 
         Raises:
-            DataError: as for `fill`.
+            DataError: the text has no token, a mask inside a word, or more tokens than the model can read.
         """
-        line = self._tokenize(text)
+        line = self._tokenize(text, is_masked=False)
+        if not line.tokens:
+            raise DataError("a text without tokens has no attention to show")
         derived: dict[str, AttentionMap] = {}
         with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
             logits = self.logits([line.tokens], [0] * len(line.mask_positions), line.mask_positions)
-            if gradients:
+            if gradients and line.mask_positions:
                 derived = maps.last_gradients(logits[:, self._words].log_softmax(-1).amax(-1).sum())
         pieces = (*line.pieces,)
         return {name: LabelledMap(weights, pieces, pieces, derived.get(name)) for name, weights in maps.items()}
 
     def forward_pass(self, text: str) -> ForwardPass:
-        """Return the forward pass over a masked text; its outputs are at the masks.
+        """Return the forward pass over a text; its outputs are at the masks, or at every token if there is no mask.
 
         Raises:
-            DataError: as for `fill`.
+            DataError: as for `map`.
         """
-        masks, tokenizer = self._tokenize(text).mask_positions, self.tokenizer
+        masks, tokenizer = self._tokenize(text, is_masked=False).mask_positions, self.tokenizer
         return ForwardPass(
             text,
             self.model,
@@ -158,7 +160,7 @@ class FillMask(FromRun):
             lambda token: tokenizer.decode([token]),
             "words",
             SPECIALS,
-            masks,
+            masks or None,
         )
 
     @torch.no_grad()
@@ -198,8 +200,8 @@ class FillMask(FromRun):
         return self.model.output(features[list(rows), list(positions)])[:, SPECIALS:]
 
     def unknown_words(self, text: str) -> list[str]:
-        """Return the words of a masked text that the vocabulary lacks, without repetition, in order."""
-        line = self._tokenize(text)
+        """Return the words of a text that the vocabulary lacks, without repetition, in order."""
+        line = self._tokenize(text, is_masked=False)
         return list(
             dict.fromkeys(piece.strip() for piece, token in zip(line.pieces, line.tokens, strict=True) if token == UNK)
         )

@@ -69,7 +69,7 @@ function hint(runs) {
   const said = [];
   if (tasks.has("translate")) said.push("What you type is translated as you type; a click on a token of the translation changes it.");
   if (tasks.has("text-generation")) said.push("What you type is continued as you type; a click on a token changes it, and the model goes on from there.");
-  if (tasks.has("fill-mask")) said.push("Write [MASK] where a word is to be guessed.");
+  if (tasks.has("fill-mask")) said.push("Write [MASK] or _____ where a word is to be guessed.");
   if (tasks.has("classify")) said.push("What you choose is classified.");
   return said.join(" ");
 }

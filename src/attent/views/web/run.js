@@ -16,7 +16,7 @@ const STREAMS = {
 
 const EMPTY = {
   translate: "Type a text to translate.", "text-generation": "Type how a text begins.",
-  "fill-mask": "Type a text with [MASK] in it.", classify: "Type a text to classify.",
+  "fill-mask": "Type a text, with [MASK] or _____ for each blank.", classify: "Type a text to classify.",
 };
 
 export class Run {
