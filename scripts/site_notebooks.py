@@ -30,7 +30,10 @@ RECORDED = re.compile(r"<!-- page: (\S+) -->")
 COMMENT = re.compile(r"^<!-- .+ -->\n", re.MULTILINE)
 # A console command, which a backslash continues on the next line, and its output below.
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
-PICTURE = re.compile(r"(!\[[^\]]*\])\(([^)]+\.png)\)")
+PICTURE = re.compile(r"(!\[[^\]]*\])\(([^)]+\.(?:png|svg))\)")
+# A link around a picture to the picture's own file, which a notebook does not have.
+FULL_SIZE = re.compile(r"\[(!\[[^\]]*\]\(([^)]+\.svg)\))\]\(\2\)")
+TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 LINK = re.compile(r"(?<=\]\()([\w./-]+)\.md(#[\w-]+)?(?=\))")
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
@@ -94,10 +97,10 @@ def text_cell(text: str, folder: Path) -> Iterator[Any]:
 
     Links lead to other notebooks or to pages of the site.
     """
-    text = LINK.sub(moved_link, COMMENT.sub("", text).strip())
+    text = FULL_SIZE.sub(r"\1", LINK.sub(moved_link, COMMENT.sub("", text).strip()))
     pictures = {Path(address).name: (folder / address).read_bytes() for _, address in PICTURE.findall(text)}
     text = PICTURE.sub(lambda picture: f"{picture[1]}(attachment:{Path(picture[2]).name})", text)
-    attachments = {name: {"image/png": b64encode(content).decode("ascii")} for name, content in pictures.items()}
+    attachments = {name: {TYPES[Path(name).suffix]: b64encode(content).decode()} for name, content in pictures.items()}
     if text:
         yield new_markdown_cell(text, **({"attachments": attachments} if attachments else {}))
 

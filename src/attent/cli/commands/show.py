@@ -40,7 +40,7 @@ def show(
     ] = None,
     translation: Annotated[str | None, Help("Translation to force; the model's own unless given.")] = None,
     out: Annotated[Path | None, Help("Also draw it into this file: PNG, SVG, or HTML for all heads.")] = None,
-    find: Annotated[str | None, Help("Rank heads by the weight between two words, or those of a file.", "A:B|FILE")] = None,
+    find: Annotated[str | None, Help("Rank heads by the weight between words, also of a file.", "A:B|FILE")] = None,
     without_special: Annotated[bool, Help("Leave out special tokens, such as [CLS]; rows sum to 1 again.")] = False,
 ) -> None:
     """Show the attention of a run or a Hugging Face model in the terminal while it reads a text."""
