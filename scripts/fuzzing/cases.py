@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shlex
 import shutil
 import tomllib
@@ -277,6 +278,8 @@ def _option(drawing: Drawing) -> Case:
         named = "" if value == "0" else value[:80]
     # an empty path is that of the working directory
     culprits += [named] if named else ["''", "'.'", ": . ", ". is", f"'{value}'", *(["empty"] if not value else [])]
+    # a vocabulary may lack a piece of it
+    culprits += [f"{piece!r} is unknown" for piece in re.findall(r"\w+", value[:80])]
     # of two mutually exclusive options, either may be named
     culprits += [
         word for word in arguments if arguments[0] == "evaluate" and word in ("--source", "--text", "--labelled")
