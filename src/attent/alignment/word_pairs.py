@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attent.alignment.ablation import LISTED, columns, resampled_sums
+from attent.alignment.aligner import SPACE
 from attent.attention.maps.statistics import Span
 from attent.errors import ArgumentError, DataError, brief, refuse
 from attent.text.readers import read_lines
@@ -21,8 +22,8 @@ from attent.views.scene import LayerWeights, Scene
 READ_TEXTS = ("tokens", "source")
 # A word, and its number among the equal words of the text, from 1.
 NUMBERED = re.compile(r"(.+?)(?:#([1-9][0-9]{0,5}))?")
-# The space of a subword vocabulary, and WordPiece's mark of a piece that continues a word.
-SPACE, CONTINUES = "▁", "##"
+# WordPiece's mark of a piece that continues a word.
+CONTINUES = "##"
 
 
 class WordPair(NamedTuple):
