@@ -215,7 +215,8 @@ def milliseconds_of(answers: Sequence[Answer], share: float) -> float:
 
 def serve_engine(run: Path, engine: str) -> None:
     """Serve an exported engine with the front-end of `attent serve` and its defaults, until SIGTERM."""
-    from attent.formats.exporting import load
+    from _engines import load
+
     from attent.server.engines import RunCatalog
     from attent.server.server import TranslationServer
     from attent.server.settings import ServerSettings

@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from _engines import load as load_export
 from _faults import faults_rows, overload_rows
 from _hostile import hostile_rows
 from _memory import memory_rows
@@ -47,8 +48,6 @@ from _serving import (
 from _sides import show
 
 from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info
-from attent.errors import AttentError
-from attent.formats.exporting import load as load_export
 from attent.tasks.translation.translator import load
 
 ENGINE = "ctranslate2"
@@ -68,7 +67,7 @@ def load_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTable]
     try:
         load_export(run, ENGINE)
         servers["CTranslate2, same front-end"] = Server(run, engine=ENGINE)
-    except AttentError as error:
+    except (ImportError, OSError) as error:
         notes.append(f"{ENGINE} is left out: {error}")
     samples: dict[str, list[Row]] = {name: [] for name in servers}
     try:

@@ -23,16 +23,15 @@ from pathlib import Path
 from typing import get_args
 
 import torch
+from _engines import load as exported
 from _peers import GENERATED, Peers, write_lines
 from _sides import show
 
 from attent.benchmark.report import Column, ResultTable
-from attent.benchmark.speed import BATCH_SIZES, measure_translation
-from attent.errors import AttentError
-from attent.formats import exporting
-from attent.formats.exporting import SEARCHES, export
-from attent.formats.exporting import load as exported
+from attent.benchmark.speed import BATCH_SIZES, SEARCHES, measure_translation
+from attent.formats.exporting import export
 from attent.runs.config import DType, read_config
+from attent.tasks.translation.engine import Engine
 from attent.tasks.translation.translator import load
 from attent.text.readers import read_lines
 
@@ -80,12 +79,14 @@ def quantized(run: Path, texts: Sequence[str]) -> list[ResultTable]:
     """
     try:
         exact = exported(run, "ctranslate2")
-    except AttentError:
+    except (ImportError, OSError):
         return []
     with tempfile.TemporaryDirectory() as folder:
-        out, _ = export(run, "ctranslate2", Path(folder) / "int8", quantization="int8")
-        differences = exporting.compare(exact, exported(run, "ctranslate2", out), exporting.Sample(texts, None, "FILE"))
-    shares = {name: 100 * len(lines) / differences.lines for name, lines in differences.differences.items()}
+        out = export(run, "ctranslate2", Path(folder) / "int8", quantization="int8")
+        rounded, shares = exported(run, "ctranslate2", out), dict[str, float]()
+        for name, settings in SEARCHES.items():
+            lines = zip(exact.translate(texts, settings), rounded.translate(texts, settings), strict=True)
+            shares[name] = 100 * sum(first != second for first, second in lines) / len(texts)
     return [
         ResultTable(
             "lines that ctranslate2 translates differently in int8 and in float32, per cent",
@@ -107,17 +108,22 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     texts = list(islice((line for line in read_lines(options.file) if line), options.lines))
+    engines: dict[str, Engine] = {"attent": load(options.run, dtype=options.dtype)}
+    notes: list[str] = []
+    for engine in ("ctranslate2", "onnx"):
+        try:
+            engines[engine] = exported(options.run, engine)
+        except (ImportError, OSError) as error:
+            notes.append(f"{engine} is omitted: {error}")
     report = measure_translation(
-        options.run,
-        load(options.run, dtype=options.dtype),
+        engines,
         texts,
         rounds=options.rounds,
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )
-    tables, notes = generated(options.run, texts, options.threads, options.rounds)
-    show(
-        replace(report, tables=[*report.tables, *tables, *quantized(options.run, texts)], notes=[*report.notes, *notes])
-    )
+    tables, peer_notes = generated(options.run, texts, options.threads, options.rounds)
+    tables = [*report.tables, *tables, *quantized(options.run, texts)]
+    show(replace(report, tables=tables, notes=[*notes, *peer_notes]))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import pytest
 from attent.benchmark import speed
 from attent.benchmark.speed import line_latencies, measure, measure_translation, rate_table
 from attent.errors import ArgumentError
-from attent.formats.exporting import ENGINES
 from attent.models.build import build
 from attent.models.settings import DecoderSettings, TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
@@ -74,16 +73,15 @@ def test_lines_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row == {"engine": "only", "greedy, p50": pytest.approx(11), "greedy, p95": pytest.approx(20)}
 
 
-def test_a_run_without_exports_is_measured_alone(translating: Path) -> None:
+def test_a_translator_is_measured(translating: Path) -> None:
     sizes = {"greedy": (2, 3, 4), "beam 5": (8, 16)}
-    report = measure_translation(translating, load(translating), ["abc", "fade", "bee"], rounds=1, sizes=sizes)
+    report = measure_translation({"attent": load(translating)}, ["abc", "fade", "bee"], rounds=1, sizes=sizes)
     assert [[column.title for column in table.columns] for table in report.tables] == [
         ["engine", "batch 2", "batch 3"],
         ["engine", "batch 8"],
         ["engine", "greedy, p50", "greedy, p95", "beam 5, p50", "beam 5, p95"],
     ]
     assert [row["engine"] for table in report.tables for row in table.rows] == ["attent"] * 3
-    assert [note.split()[0] for note in report.notes] == list(ENGINES)
 
 
 def test_every_text_of_a_language_model_has_all_its_tokens(generating: Path) -> None:
@@ -96,5 +94,7 @@ def test_what_cannot_be_measured(translating: Path, generating: Path, tmp_path: 
     (tmp_path / "empty.txt").write_text("\n\n", encoding="utf-8")
     with pytest.raises(ArgumentError, match=r"empty\.txt has no line to translate"):
         measure(translating, tmp_path / "empty.txt")
+    with pytest.raises(ArgumentError, match="needs lines to translate: attent bench"):
+        measure(translating)
     with pytest.raises(ArgumentError, match="measured without a file"):
         measure(generating, tmp_path / "empty.txt")

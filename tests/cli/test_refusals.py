@@ -29,7 +29,6 @@ COMMANDS = {
     "vectors RUN --out nowhere/a.txt": "nowhere/.a.txt.part cannot be written: ",
     # a run of another task
     "translate FILLING text": "RUN fills blanks: attent fill RUN TEXT",
-    "translate FILLING text --engine onnx": "RUN fills blanks: attent fill RUN TEXT",
     "translate GENERATING text": "RUN generates text: attent generate RUN TEXT",
     "score FILLING pairs.tsv": "RUN fills blanks: attent fill RUN TEXT",
     "export FILLING --to onnx": "RUN fills blanks: attent fill RUN TEXT",
@@ -60,7 +59,6 @@ TRAINING = {
     "train --task translate --images digits": "these files are for --task classify, not for --task translate",
     "train --labelled nowhere.tsv": "nowhere.tsv cannot be read",
     "train --task clasify --labelled a.tsv": "'clasify'; did you mean 'classify'? (known: classify, fill",
-    "train --steps 9 --resume": "--resume needs a run folder: --resume RUN, or --out RUN --resume",
     "train --resume x --out y": "a resumed run keeps its settings: omit --out",
     **{f"train --resume x --{name} a": f"keeps its corpus: omit --{name}" for name in ("train", "images", "size")},
     **{f"train --resume x --{name} a": f"omit --{name}" for name in ("valid-target", "text", "labelled", "freeze")},
@@ -101,29 +99,20 @@ TRANSLATING = {
     "translate RUN a --max-length 0": "--max-length must be at least 1, got 0",
     "translate RUN a --sample --top-p 1.5": "--top-p must be at most 1, got 1.5",
     "translate RUN a --sample --temperature 0": "--temperature must be above 0, got 0.0",
-    "translate RUN a --batch 2 --batch-tokens 9": "--batch or --batch-tokens",
     "translate RUN a --format xml": "'text', 'jsonl'",
-    "translate RUN a --engine onnx": "contains no export; create one with attent export ",
-    "translate RUN a --engine onnx --alignments": "need attention, not shown by onnx",
-    "translate RUN a --engine ctranslate2 --replace-unknown": "attention, not shown by ctranslate2",
-    "translate RUN a --exported there": "--exported is for other engines: give --engine",
-    "translate RUN a --engine marian": "'attent', 'ctranslate2', 'onnx'",
     "translate RUN a --glossary a --sample": "give --glossary or --sample, not both",
     "translate RUN a --resume": "--resume needs the file to resume: --out FILE",
     "translate RUN letter.odt": "letter.odt is a document: name its translation with --out FILE.odt",
     "translate RUN a --each-line": "--each-line is for documents",
     "translate RUN a --markup html --alignments": "--markup translates documents",
     "translate RUN a --markup html --n-best 1": "--markup translates documents",
-    "translate RUN a --markup html --engine onnx": "need attention, not shown by onnx",
     "translate RUN a --detokenize": "--detokenize needs the target language, which this run does not name",
     "translate RUN a --detokenize --target-language en --alignments": "--alignments refers to words before",
     "translate RUN a --detokenize --target-language English": "such as en, zh or pt-BR, got 'English'",
     "translate RUN a --target-language en": "--target-language goes with --detokenize",
     "export RUN": "Missing option '--to'",
     "export RUN --to tensorrt": "'ctranslate2', 'onnx'",
-    "export RUN --to onnx --target nowhere.txt": "references need lines to translate: --source FILE --target FILE",
     "export RUN --to onnx --quantization int8": "in float32 only; quantization needs --to ctranslate2",
-    "export RUN --to onnx --source nowhere.txt": "nowhere.txt",
     "serve RUN --languages en": "--languages must be SOURCE:TARGET for each run, such as en:de, got 'en'",
     "serve RUN --languages en:de --languages de:en": "give --languages once for each run, got 2 for 1 runs",
     "serve RUN --require-api-key": "--require-api-key needs keys: give --api-keys-file FILE",
@@ -146,11 +135,10 @@ JUDGING = {
     "evaluate GENERATING --against lines.txt": "--against requires --text FILE",
     "ablate RUN lines.txt": "lines to translate need their references: --target FILE",
     "ablate RUN - --target lines.txt": "which are read more than once: standard input cannot be used",
-    "ablate RUN lines.txt --target lines.txt --validate a": "--validate-target TARGET2 go together",
     "ablate RUN lines.txt --target lines.txt --beam 3": "--beam is for --metric bleu",
     "ablate RUN lines.txt --target lines.txt --metric accuracy": "'accuracy' (known: bleu, loss)",
     "ablate RUN nowhere --target lines.txt": "nowhere cannot be read: No such file or directory",
-    "ablate GENERATING lines.txt --target a": "--target and --validate-target are for a run that translates",
+    "ablate GENERATING lines.txt --target a": "--target is for a run that translates",
     "bench": "name a run folder: attent bench RUN",
     "bench --threads 0": "Invalid value for '--threads'",
     "bench nowhere lines.txt": "nowhere is not a run folder",
@@ -274,7 +262,7 @@ def test_a_command_is_refused_in_one_line(
     values = {word: str(request.getfixturevalue(fixtures[word])) for word in words if word in fixtures}
     done = attent(*(values.get(word, word) for word in words))
     # some say first what they do
-    announced = ("export RUN --to onnx", "train --config", "train --t", "evaluate RUN --source lines")
+    announced = ("train --config", "train --t", "evaluate RUN --source lines")
     assert (done.code, done.out, done.err[-1][:8]) == (2, [], "attent: ")
     assert len(done.err) <= 1 + command.startswith(announced)
     line = done.err[-1]

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from attent.formats.manifest import Manifest
 from attent.models.build import build
 from attent.models.settings import RnnSettings, TransformerSettings
 from attent.runs.folder import Run, RunConfig, RunWriter, read
@@ -66,7 +65,7 @@ class Exported(NamedTuple):
 
     run: Run
     folder: Path
-    manifest: Manifest
+    manifest: dict[str, Any]
 
 
 @pytest.fixture(scope="session")

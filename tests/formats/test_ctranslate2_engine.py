@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from _engines import CTranslate2Engine
 
-from attent.errors import ArgumentError, AttentError, RunError
-from attent.formats.ctranslate2 import POSITIONS, CTranslate2Engine, load, max_length, unsupported, vocabulary, write
-from attent.formats.manifest import Manifest
+from attent.errors import ArgumentError, AttentError
+from attent.formats.ctranslate2 import POSITIONS, max_length, unsupported, vocabulary, write
 from attent.runs.folder import Run, read
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import Translator
@@ -26,9 +26,8 @@ def _installed() -> None:
 
 def make_engines(run: Run, folder: Path, quantization: str | None = None) -> tuple[Translator, CTranslate2Engine]:
     manifest = write(run, "RUN", folder, quantization)
-    return Translator(run.model, run.source_tokenizer, run.target_tokenizer), load(
-        folder, manifest, run.source_tokenizer, run.target_tokenizer
-    )
+    tokenizers = run.source_tokenizer, run.target_tokenizer
+    return Translator(run.model, *tokenizers), CTranslate2Engine(folder, manifest, *tokenizers)
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -51,15 +50,6 @@ def test_it_says_what_our_own_engine_says(make_run, tmp_path: Path, settings: di
         tokens = [hypotheses[0].tokens for hypotheses in translator.search(TEXTS, search)]
         for batch in (64, 3):
             assert [hypotheses[0].tokens for hypotheses in exported.search(TEXTS, search, batch=batch)] == tokens
-
-
-def test_a_text_that_fails_the_input_check_is_refused(run: Run, tmp_path: Path) -> None:
-    manifest = write(run, "RUN", tmp_path, None)
-    engine = load(
-        tmp_path, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a"
-    )
-    assert [hypotheses[0].tokens == () for hypotheses in engine.search(["abc", "dig"])] == [False, True]
-    assert [engine.read(text).refusal for text in ("abc", "dig", "")] == [None, "no a", None]
 
 
 def test_scores_are_log_probabilities_over_what_may_be_said(run: Run, tmp_path: Path) -> None:
@@ -121,27 +111,10 @@ def test_what_its_search_can_and_cannot_do(run: Run, tmp_path: Path) -> None:
         engine.search(["abc"], prefixes=["1"])
 
 
-def test_a_damaged_export_is_named_and_a_missing_package_asked_for(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_engines(run, tmp_path)
-    (tmp_path / "model.bin").write_bytes(b"\x06")
-    arguments = tmp_path, Manifest(engine="ctranslate2", run={}), run.source_tokenizer, run.target_tokenizer
-    with pytest.raises(RunError, match="is damaged"):
-        load(*arguments)
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+def test_a_missing_package_is_asked_for(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2.specs.model_spec", None)
     with pytest.raises(AttentError, match=r"needs CTranslate2: pip install 'attent\[ctranslate2\]'"):
-        load(*arguments)
-
-
-def test_torch_keeps_its_threads(run: Run, tmp_path: Path) -> None:
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        make_engines(run, tmp_path)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+        write(run, "RUN", tmp_path, None)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import random_translators
 import torch
 
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError
 from attent.formats.marian import write
 from attent.runs import hugging_face
 from attent.runs.folder import Run, read
@@ -45,7 +45,8 @@ def run(request: pytest.FixtureRequest, make_run: Any, tokenizers: Any) -> Run:
 def test_transformers_computes_the_same(run: Run, tmp_path: Path) -> None:
     from transformers import MarianMTModel, MarianTokenizer
 
-    write(run, "RUN", tmp_path / "model")
+    (tmp_path / "model").mkdir()
+    write(run, "RUN", tmp_path / "model", None)
     reference: Any = MarianMTModel.from_pretrained(tmp_path / "model").eval()
     tokenizer: Any = MarianTokenizer.from_pretrained(tmp_path / "model")
     engine, size = of_run(run), run.target_tokenizer.size
@@ -74,15 +75,14 @@ def test_transformers_computes_the_same(run: Run, tmp_path: Path) -> None:
 def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
     random_translators.marian(tmp_path / "model", separate=True, eos=5)
     run = hugging_face.read(tmp_path / "model")
-    write(run, "RUN", tmp_path / "again")
+    (tmp_path / "again").mkdir()
+    write(run, "RUN", tmp_path / "again", None)
     settings = SearchSettings(beam=4, maximum_length=20)
     texts = [
         [best[0].text for best in of_run(item).search(SOURCES, settings)]
         for item in (run, hugging_face.read(tmp_path / "again"))
     ]
     assert texts[0] == texts[1]
-    with pytest.raises(RunError, match="already exists"):
-        write(run, "RUN", tmp_path / "again")
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,5 @@ def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_what_marian_cannot_express(make_run: Any, tmp_path: Path, settings: dict[str, Any], says: str) -> None:
     run = read(make_run(**settings))
     with pytest.raises(ArgumentError, match=says):
-        write(run, "RUN", tmp_path / "model")
+        write(run, "RUN", tmp_path, None)
     assert not [*tmp_path.iterdir()]

@@ -1,7 +1,6 @@
 """The speed of a run on this machine.
 
-For a translator, lines per second and milliseconds per line, with attent and with the engines that the run was
-exported to; for a language model, new tokens per second.
+For a translator, lines per second and milliseconds per line; for a language model, new tokens per second.
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ from pathlib import Path
 import torch
 
 from attent.benchmark.report import CPU, Column, Report, ResultTable, Row, machine_info
-from attent.errors import ArgumentError, AttentError
-from attent.formats import exporting
-from attent.formats.exporting import SEARCHES, sample_of
-from attent.runs.config import DType, read_config
+from attent.errors import ArgumentError
+from attent.runs.config import DType
 from attent.search.settings import GenerationSettings, SearchSettings
 from attent.tasks.loading import load
 from attent.tasks.text_generation.text_generator import TextGenerator
@@ -27,6 +24,7 @@ from attent.tasks.translation.engine import Engine
 from attent.tasks.translation.translator import Translator
 from attent.text.readers import read_lines
 
+SEARCHES = {"greedy": SearchSettings(), "beam 5": SearchSettings(beam=5)}
 # The maximum number of lines to translate.
 LINES = 1000
 # Lines per batch: a beam search has several hypotheses for each line.
@@ -57,14 +55,15 @@ def measure(
 
     Args:
         run: run folder of a translator or a language model.
-        file: lines to translate; the run's validation set unless given.
-        device: device for attent; exported engines compute on the CPU.
+        file: lines for a translator to translate.
+        device: device of the model.
         trust_code: True to import modules that the run names.
-        dtype: type of attent's weights; the run's own unless given.
+        dtype: type of the weights; the run's own unless given.
         say: called with a line for each measurement.
 
     Raises:
-        ArgumentError: the run does neither, generates text although a file is given, or the file contains no line.
+        ArgumentError: the run does neither, a translator has no file or a language model has one, or the file contains
+            no line.
         DataError: the file cannot be read.
         RunError: the run folder is missing or damaged.
     """
@@ -76,16 +75,15 @@ def measure(
     if not isinstance(tool, Translator):
         raise ArgumentError(f"{run} neither translates nor generates text, so it cannot be timed")
     if file is None:
-        tokenizers = tool.source_tokenizer, tool.target_tokenizer
-        texts: Sequence[str] = sample_of(read_config(run), tokenizers, tool.longest).lines
-    elif not (texts := list(islice((line for line in read_lines(file) if line), LINES))):
+        raise ArgumentError(f"{run} is a translator, which needs lines to translate: attent bench {run} FILE")
+    texts = list(islice((line for line in read_lines(file) if line), LINES))
+    if not texts:
         raise ArgumentError(f"{file} has no line to translate")
-    return measure_translation(run, tool, texts, device=device, say=say)
+    return measure_translation({"attent": tool}, texts, device=device, say=say)
 
 
 def measure_translation(
-    run: Path,
-    translator: Translator,
+    engines: Mapping[str, Engine],
     texts: Sequence[str],
     *,
     rounds: int = ROUNDS,
@@ -93,25 +91,17 @@ def measure_translation(
     device: torch.device = CPU,
     say: Say = lambda line: None,
 ) -> Report:
-    """Measure a translator and every engine that its run was exported to.
+    """Measure translators, in turn.
 
     Args:
-        run: the run folder.
-        translator: the run's translator.
+        engines: the translators by name.
         texts: lines to translate.
         rounds: number of rounds, of which the fastest counts.
         sizes: lines per batch, by the name of the search; sizes above the number of lines are omitted, except the
             first.
-        device: device of the translator.
+        device: device of the translators.
         say: called with a line for each measurement.
     """
-    engines: dict[str, Engine] = {"attent": translator}
-    notes: list[str] = []
-    for name in exporting.ENGINES:
-        try:
-            engines[name] = exporting.load(run, name)
-        except AttentError as error:
-            notes.append(f"{name} is omitted: {error}")
     for engine in engines.values():
         engine.search(texts[:WARM_UP_LINES])
     tables: list[ResultTable] = []
@@ -123,7 +113,7 @@ def measure_translation(
     rows = line_latencies(engines, texts[:SINGLE_LINES], list(sizes), say)
     columns = [Column("engine", "engine"), *(Column(key, key, ".1f") for key in rows[0] if key != "engine")]
     tables.append(ResultTable("one line at a time, milliseconds", columns, rows))
-    return Report(f"{len(texts):,} lines translated", machine_info(device), tables, notes)
+    return Report(f"{len(texts):,} lines translated", machine_info(device), tables)
 
 
 def rate_table(

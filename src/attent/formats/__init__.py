@@ -1,4 +1,4 @@
-"""Export of models to other inference engines, and translation with those engines instead of attent's own."""
+"""Export of models to other inference engines."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""CTranslate2: export of Transformers to its format, and translation with its search instead of ours."""
+"""CTranslate2: export of Transformers to its format."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,22 +15,16 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.attention.positions.learned import Learned
 from attent.attention.positions.sinusoidal import waves
 from attent.attention.scores import Dot, ScaledDot
-from attent.errors import ArgumentError, RunError
-from attent.formats.manifest import Manifest, package
+from attent.errors import ArgumentError, needs
 from attent.layers.feed_forward import FeedForward
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.models.transformer_layers import Embedding
+from attent.runs.config import version_of
 from attent.runs.folder import Run
-from attent.search.search import Hypothesis, length_penalty
-from attent.search.settings import SearchSettings
-from attent.tasks.dates.generated import InputCheck
 from attent.tasks.translation.alignment import token_texts
-from attent.tasks.translation.engine import Engine
-from attent.text.batches import BatchSize, Sequences
-from attent.text.tokenizer import SPECIALS, Tokenizer, prompt_of
+from attent.text.tokenizer import SPECIALS, Tokenizer
 
-NAME = "ctranslate2"
 # The number of sinusoidal positions stored for CTranslate2; ours are computed on demand.
 POSITIONS = 2048
 ADDED = ("sinusoidal", "learned", "none")
@@ -40,12 +32,11 @@ UNK_TOKEN, BOS_TOKEN, EOS_TOKEN = "<unk>", "<s>", "</s>"
 SPECIAL: tuple[str, ...] = ("<pad>", UNK_TOKEN, BOS_TOKEN, EOS_TOKEN)
 # CTranslate2's factors of queries; None for 1/√D.
 SCALES: dict[type[nn.Module], float | None] = {ScaledDot: None, Dot: 1.0}
-# Forbidden at every step, as in our own search.
-FORBIDDEN = [[SPECIAL[0]], [BOS_TOKEN]]
 
 
-def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manifest:
-    """Write a run's model into a folder in CTranslate2's format, and return the manifest, not yet written.
+@needs("this needs CTranslate2", "ctranslate2")
+def write(run: Run, name: str, folder: Path, quantization: str | None) -> dict[str, Any]:
+    """Write a run's model into a folder in CTranslate2's format, and return the engine's part of the manifest.
 
     Args:
         run: the run of a Transformer.
@@ -57,7 +48,6 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
         ArgumentError: CTranslate2 cannot express the model, or has no such quantization.
         AttentError: CTranslate2 is not installed.
     """
-    ctranslate2 = package(NAME, "CTranslate2", NAME)
     if reason := unsupported(run):
         raise ArgumentError(
             f"CTranslate2 cannot express this model: {reason}; attent export {name} --to onnx supports every translator"
@@ -70,129 +60,7 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(folder))
-    manifest = Manifest(engine=NAME, run={}, quantization=quantization, longest=max_length(run))
-    manifest.versions[NAME] = ctranslate2.__version__
-    return manifest
-
-
-class CTranslate2Engine(Engine):
-    """Translates like `Translator`, with CTranslate2's search.
-
-    Its beam search ends when K hypotheses have ended, which are ranked by our length penalty; our own search continues
-    until no hypothesis can improve. Log-probabilities are normalized without PAD and BOS; a translation that reaches
-    its limit is truncated, and its score does not include EOS. Each of torch's threads translates separate batches.
-
-    Args:
-        folder: the folder of an export.
-        manifest: its manifest.
-        source_tokenizer: the tokenizer for the text to translate.
-        target_tokenizer: the tokenizer for the translation.
-        input_check: see `Translator`.
-
-    Raises:
-        AttentError: CTranslate2 is not installed.
-        RunError: the export cannot be read.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        manifest: Manifest,
-        source_tokenizer: Tokenizer,
-        target_tokenizer: Tokenizer,
-        input_check: InputCheck | None = None,
-    ) -> None:
-        super().__init__(source_tokenizer, target_tokenizer, input_check, manifest.longest)
-        ctranslate2 = package(NAME, "CTranslate2", NAME)
-        try:
-            shared = folder / "shared_vocabulary.json"
-            names = (
-                [shared, shared]
-                if shared.is_file()
-                else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
-            )
-            self._sources, targets = (json.loads(file.read_text(encoding="utf-8")) for file in names)
-            threads = torch.get_num_threads()
-            self._translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=threads, intra_threads=1)
-            # the constructor sets the number of threads of the process to that for a batch
-            torch.set_num_threads(threads)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise RunError(f"{folder} is damaged: {error}") from error
-        self._targets = {name: token for token, name in enumerate(targets)}
-        self._prompt = [targets[token] for token in prompt_of(target_tokenizer)]
-
-    def search_encoded(
-        self,
-        sources: Sequence[Sequence[int]],
-        prefixes: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        batch: int | BatchSize,
-    ) -> list[list[Hypothesis]]:
-        """Return the n_best translations of each source, the best first; see `Engine.search_encoded`.
-
-        Raises:
-            ArgumentError: `settings` requests sampling, or there are prefixes.
-        """
-        if settings.sample:
-            raise ArgumentError("the engine ctranslate2 does not sample like attent; omit --engine, or use onnx")
-        prompt = prompt_of(self.target_tokenizer)
-        if any(tuple(prefix) != prompt for prefix in prefixes):
-            raise ArgumentError("the engine ctranslate2 does not score prefixes; omit --engine, or use onnx")
-        lengths = Sequences(sources).lengths
-        limits = settings.limits(lengths, self.longest)
-        translations = [[Hypothesis((), 0.0, 1.0)]] * len(sources)
-        # a batch has a single limit: sources whose translations exceed their individual limits are translated again,
-        # grouped by limit
-        over_limit: dict[int, list[int]] = {}
-        # start all batches before waiting for the first, so that every thread has work
-        batches = [
-            self._translate_batch(sources, rows.tolist(), int(limits[rows].max()), settings)
-            for rows in self.length_batches(lengths, batch)
-        ]
-        for row, result in chain.from_iterable(batches):
-            if max(map(len, result.hypotheses)) > limits[row]:
-                over_limit.setdefault(int(limits[row]), []).append(row)
-            else:
-                translations[row] = self._rank(result, settings)
-        for limit, rows in over_limit.items():
-            for indices in self.length_batches(lengths[rows], batch):
-                for row, result in self._translate_batch(sources, [rows[index] for index in indices], limit, settings):
-                    translations[row] = self._rank(result, settings)
-        return translations
-
-    def _translate_batch(
-        self, encoded: Sequence[Sequence[int]], rows: list[int], limit: int, settings: SearchSettings
-    ) -> Iterator[tuple[int, Any]]:
-        """Start to translate a batch; the returned iterator waits for each row's result."""
-        results = self._translator.translate_batch(
-            [[self._sources[token] for token in encoded[row]] for row in rows],
-            max_input_length=0,
-            beam_size=settings.beam,
-            num_hypotheses=settings.beam,
-            # hypotheses are ranked by our own penalty
-            length_penalty=0,
-            min_decoding_length=settings.minimum_length,
-            max_decoding_length=min(limit, np.iinfo(np.int32).max),
-            no_repeat_ngram_size=settings.no_repeat_ngram,
-            suppress_sequences=FORBIDDEN,
-            target_prefix=[self._prompt] * len(rows) if self._prompt else None,
-            return_scores=True,
-            asynchronous=True,
-        )
-        return ((row, result.result()) for row, result in zip(rows, results, strict=True))
-
-    def _rank(self, result: Any, settings: SearchSettings) -> list[Hypothesis]:
-        """Return the hypotheses ranked by our score, the best first."""
-        best = []
-        for names, log_probability in zip(result.hypotheses, result.scores, strict=True):
-            tokens = tuple(self._targets[name] for name in names)
-            penalty = length_penalty(len(tokens) + 1, settings.length_penalty, settings.length_form)
-            best.append(Hypothesis(tokens, log_probability, penalty))
-        return sorted(best, key=lambda translation: -translation.score)[: settings.n_best]
-
-
-# Every engine's module has this function.
-load = CTranslate2Engine
+    return {"versions": {"ctranslate2": version_of("ctranslate2")}, "longest": max_length(run)}
 
 
 def unsupported(run: Run) -> str | None:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from attent.attention.scores import ScaledDot
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.runs.durable import new_folder, write_text
+from attent.runs.durable import write_text
 from attent.runs.folder import Run
 from attent.runs.hugging_face import PAD_PIECE
 from attent.runs.hugging_face.layout import (
@@ -62,8 +62,8 @@ def unsupported(run: Run) -> str | None:
     return None
 
 
-def write(run: Run, name: str, folder: Path) -> None:
-    """Write a run as a folder that transformers' MarianMTModel and MarianTokenizer can load.
+def write(run: Run, name: str, folder: Path, quantization: str | None) -> dict[str, Any]:
+    """Write a run into a folder that transformers' MarianMTModel and MarianTokenizer can load.
 
     Our sources end without </s>, which MarianTokenizer appends unless it is called with `add_special_tokens=False`;
     those of an imported Marian model end with it. Byte pieces, and the escapes that distinguish "▁" from a space, are
@@ -72,22 +72,25 @@ def write(run: Run, name: str, folder: Path) -> None:
     Args:
         run: the run of a Transformer.
         name: the name of the run, for messages.
-        folder: the folder to create.
+        folder: an empty folder.
+        quantization: must be None.
+
+    Returns:
+        The engine's part of the manifest, which is empty.
 
     Raises:
-        ArgumentError: Marian cannot express the run.
-        RunError: the folder exists, or cannot be written.
+        ArgumentError: Marian cannot express the run, or `quantization` is not None.
     """
     if reason := unsupported(run):
         raise ArgumentError(f"a Marian checkpoint cannot express {name}: {reason}")
-    if folder.exists():
-        raise RunError(f"{folder} already exists")
-    with new_folder(folder) as draft:
-        write_tensors(tensors(run.model), draft / "model.safetensors")
-        for file, content in _files(run).items():
-            write_text(draft / file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-        for side in SIDES:
-            (draft / f"{side}.spm").write_bytes(cast(SubwordTokenizer, run.tokenizers[side]).model)
+    if quantization is not None:
+        raise ArgumentError("a Marian checkpoint is written in float32 only: omit --quantization")
+    write_tensors(tensors(run.model), folder / "model.safetensors")
+    for file, content in _files(run).items():
+        write_text(folder / file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    for side in SIDES:
+        (folder / f"{side}.spm").write_bytes(cast(SubwordTokenizer, run.tokenizers[side]).model)
+    return {}
 
 
 def tensors(model: Transformer) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,6 @@ from attent.attention.base import LoweredSide
 from attent.attention.call import Call
 from attent.attention.masks import Causal
 from attent.errors import AttentError, needs
-from attent.formats.manifest import StateSide, StateTensor
 from attent.models.model import EncoderDecoder
 from attent.ops import rnn
 from attent.runs.folder import Run
@@ -48,6 +47,25 @@ GRU_GATES, LSTM_GATES = (1, 0, 2), (0, 3, 1, 2)
 # The function `attend` hides the module of the same name.
 attend: Any = import_module("attent.attention.attend")
 _first_position, _all_steps = arguments.first_query_position, rnn.all_steps
+
+
+class StateTensor(NamedTuple):
+    """A tensor of a decoder's state.
+
+    Args:
+        name: its name in the graphs.
+        side: "written" and "source" tensors have one row for each row of the batch, which a search selects; "neither"
+            tensors have no such rows.
+        is_constant: True if a step does not change it.
+    """
+
+    name: str
+    side: Literal["written", "source", "neither"]
+    is_constant: bool
+
+    def entry(self) -> dict[str, Any]:
+        """Return the tensor's entry in the manifest."""
+        return {"name": self.name, "side": self.side, "kept": self.is_constant}
 
 
 class EncoderGraph(nn.Module):
@@ -154,8 +172,8 @@ def _state_tensors(model: EncoderDecoder[Any], example: TraceInputs, named: list
     for (name, tensor), (_, moved), (_, new), axes in zip(
         flatten_state(example.state), flatten_state(reordered), flatten_state(after), named, strict=True
     ):
-        side: StateSide = "neither" if axes.get(0) != "rows" else "source" if moved is tensor else "written"
-        parts.append(StateTensor(name=name, side=side, is_constant=new is tensor))
+        side = "neither" if axes.get(0) != "rows" else "source" if moved is tensor else "written"
+        parts.append(StateTensor(name, side, new is tensor))
     return parts
 
 

@@ -20,16 +20,14 @@ def files(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def test_heads_are_ranked_and_the_costliest_judged_on_other_lines(attent, run_folder: Path, files: list[Path]) -> None:
+def test_heads_are_ranked_by_their_cost(attent, run_folder: Path, files: list[Path]) -> None:
     source, target = files
-    done = attent("ablate", run_folder, source, "--target", target, "--validate", source, "--validate-target", target)
+    done = attent("ablate", run_folder, source, "--target", target)
     assert done.code == 0
     assert done.out[0].startswith("loss ")
     assert done.out[0].endswith(" nats per token on 3 examples; cost of setting a head to zero:")
     modules = [line.split()[0] for line in done.out[2:8]]
     assert modules[1:3] == ["encoder.layers.1.self_attention", "decoder.layers.0.self_attention"]
-    assert done.out[21].startswith("costliest heads on other examples, loss ")
-    assert [line.split() for line in done.out[10:15]] == [line.split() for line in done.out[23:28]]
     as_json = json.loads("\n".join(attent("ablate", run_folder, source, "--target", target, "--json").out))
     costs = [head["cost"] for head in as_json["heads"]]
     assert len(costs) == 12 and costs == sorted(costs, reverse=True)

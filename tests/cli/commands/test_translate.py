@@ -88,7 +88,7 @@ def test_with_n_best_each_translation_has_a_line(attent, run_folder: Path, tmp_p
     for _, _, parts, score in fields:
         values = [float(part.split("=")[1]) for part in parts.split()]
         assert values[0] / values[1] == pytest.approx(float(score), abs=1e-5)
-    single = attent("translate", run_folder, file, *options, "--batch-tokens", 40)
+    single = attent("translate", run_folder, file, *options, "--batch", 2)
     assert single.code == NO_DATES
     assert single.out == [fields[index][1] for index in (0, 2, 3)]
 

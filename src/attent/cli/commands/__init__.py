@@ -1,7 +1,6 @@
 """The subcommands of `attent`, one module each, found by listing this folder and imported when needed.
 
-A module holds a function or a `typer.Typer` with the name of the module; a name that Python reserves ends in "_". It
-may also define `Command`, the class of the command.
+A module holds a function or a `typer.Typer` with the name of the module; a name that Python reserves ends in "_".
 
 A parameter with a `Help` in its annotation becomes an option. A dataclass gives an option for each field that has a
 `Help`, and an `Offer` gives the options that it lists. If a dataclass has a prefix in `variables`, environment
@@ -51,25 +50,24 @@ class CommandFolder(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self.names:
             raise KeyError(name)
-        (module, command), app = self._find(name), typer.Typer(rich_markup_mode=None)
+        command, app = self._find(name), typer.Typer(rich_markup_mode=None)
         if isinstance(command, typer.Typer):
             for subcommand in command.registered_commands:
                 assert subcommand.callback is not None
                 subcommand.callback = expanded(subcommand.callback)
             app.add_typer(command, name=name)
         else:
-            app.command(name, cls=getattr(module, "Command", None))(expanded(command))
+            app.command(name)(expanded(command))
         return get_group(app).commands[name]
 
     def help_of(self, name: str) -> str:
         """Return the help of a command."""
-        _, command = self._find(name)
+        command = self._find(name)
         help_ = command.info.help if isinstance(command, typer.Typer) else inspect.getdoc(command)
         return help_ or ""
 
-    def _find(self, name: str) -> tuple[Any, Any]:
-        module = import_module(f"{__name__}.{self._modules[name]}")
-        return module, getattr(module, self._modules[name])
+    def _find(self, name: str) -> Any:
+        return getattr(import_module(f"{__name__}.{self._modules[name]}"), self._modules[name])
 
 
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:

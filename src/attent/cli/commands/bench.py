@@ -17,7 +17,7 @@ from attent.setting import Bound, Help
 
 def bench(
     run: Annotated[Path | None, typer.Argument(help="The run folder of a translator or a language model.")] = None,
-    file: Annotated[Path | None, typer.Argument(help="Lines to translate; the validation set unless given.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Lines for a translator to translate.")] = None,
     calibrate: Annotated[bool, Help("Measure which attention is faster on this machine, and use it.")] = False,
     threads: Annotated[int | None, Bound(1), Help("Number of threads; PyTorch's default unless given.")] = None,
     dtype: Weights = None,
@@ -27,10 +27,9 @@ def bench(
 ) -> None:
     """Measure how fast a run translates, or generates text, on this machine.
 
-    A translator, and each engine that the run was exported to, translates up to 1,000 lines greedily and with a beam
-    of 5. The table has lines per second by batch size, and the median and 95th percentile of the milliseconds for one
-    line. A language model generates 64 tokens for 1, 8 and 32 texts. The fastest of three rounds counts. Engines other
-    than attent run on the CPU. The table is printed in Markdown.
+    A translator translates up to 1,000 lines greedily and with a beam of 5. The table has lines per second by batch
+    size, and the median and 95th percentile of the milliseconds for one line. A language model generates 64 tokens for
+    1, 8 and 32 texts. The fastest of three rounds counts. The table is printed in Markdown.
 
     --calibrate takes about half a minute, writes its choice to a small file, and prints the file's path.
     """

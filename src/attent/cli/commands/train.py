@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-from typer.core import TyperCommand
 
 from attent.cli.options import AUTO, Given, Offer, TrustCode, device_of
 from attent.cli.output import say, write
@@ -59,17 +56,6 @@ Training = Annotated[
 ]
 
 
-class Command(TyperCommand):
-    """The command, whose --resume has an optional value: without it, --out names the run folder."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = [
-            "--resume=" if word == "--resume" and next_word.startswith("-") else word
-            for word, next_word in pairwise([*args, "-"])
-        ]
-        return super().parse_args(ctx, words)
-
-
 @dataclass(frozen=True)
 class Recipe:
     """Options for the settings to start from, other runs, and the run folder."""
@@ -86,7 +72,7 @@ class Recipe:
     replace: Annotated[bool, Help("Replace an existing run folder.")] = False
     init_from: Annotated[Path | None, Help("Run folder whose weights and tokenizers to start from.")] = None
     freeze: Annotated[str | None, Help("Do not train embeddings, encoder, decoder or output.", "PART,…")] = None
-    resume: Annotated[str | None, Help("Resume training in this run folder, by default --out.", "[RUN]")] = None
+    resume: Annotated[Path | None, Help("Run folder to resume training in.", "RUN")] = None
 
 
 def train(
@@ -121,11 +107,12 @@ def train(
     changes |= {f"text.{name}": value for name, value in languages.items()}
     if recipe.resume is not None:
         names = [*(vectors.options[name] for name in vectors.values), *(pairs.options[name] for name in languages)]
-        run = _run_to_resume(recipe, task, names, has_seed="seed" in training.values)
+        _check_resumed(recipe, task, names, has_seed="seed" in training.values)
         if device is None:
             device_of(AUTO)
         from attent.tasks.recipe import resume
 
+        run = recipe.resume
         _follow(run, f"resuming {run}", lambda: resume(run, training.values, trust_code=trust_code))
         return
     start = _base_settings(recipe, task, table, files, options, training.values.get("minutes"))
@@ -202,13 +189,10 @@ def _name(recipe: Recipe, file: str) -> str:
     return recipe.corpus or (recipe.config.stem if recipe.config else Path(file).name.split(".")[0] or "text")
 
 
-def _run_to_resume(recipe: Recipe, task: str | None, names: Sequence[str], *, has_seed: bool) -> Path:
-    """Return the run folder to resume; raise `ArgumentError` if none is named or an option cannot change."""
-    resume, out = recipe.resume, recipe.out
-    if not resume and out is None:
-        raise ArgumentError("--resume needs a run folder: --resume RUN, or --out RUN --resume")
+def _check_resumed(recipe: Recipe, task: str | None, names: Sequence[str], *, has_seed: bool) -> None:
+    """Raise `ArgumentError` if an option is given that cannot change in a resumed run."""
     fixed = {
-        "--out": resume and out is not None,
+        "--out": recipe.out is not None,
         "--data": recipe.data is not None,
         "--set": recipe.changes,
         "--seed": has_seed,
@@ -219,7 +203,6 @@ def _run_to_resume(recipe: Recipe, task: str | None, names: Sequence[str], *, ha
         **dict.fromkeys(names, True),
     }
     refuse(*((is_given, f"a resumed run keeps its settings: omit {name}") for name, is_given in fixed.items()))
-    return Path(resume or out or "")
 
 
 def _follow(run: Path, message: str, train: Callable[[], Results]) -> None:

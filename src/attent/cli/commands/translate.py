@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from attent.runs.results import Results
     from attent.search.search import SourceText, Translation
     from attent.search.settings import SearchSettings
-    from attent.tasks.translation.engine import Engine
     from attent.tasks.translation.glossary import Glossary
     from attent.tasks.translation.translation_lines import LineTranslator
-    from attent.text.batches import BatchSize
+    from attent.tasks.translation.translator import Translator
     from attent.text.units import Detokenizer
 
     # Returns the translations of each text, best first.
@@ -40,28 +39,9 @@ LINES = 512
 ENDINGS = {".html": "html", ".md": "markdown", ".srt": "subtitles", ".docx": None, ".odt": None}
 Format = StrEnum("Format", ("text", "jsonl"))
 Markup = StrEnum("Markup", ("html", "markdown"))
-EngineName = StrEnum("EngineName", ("attent", "ctranslate2", "onnx"))
 Source = Annotated[
     str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")
 ]
-
-
-@dataclass(frozen=True)
-class Batching:
-    """Options for the size of a batch."""
-
-    batch: Annotated[int | None, Bound(1), Help("Lines per batch; 128 unless given.")] = None
-    batch_tokens: Annotated[int | None, Bound(1), Help("Tokens per batch with padding, instead of --batch.")] = None
-
-    @property
-    def size(self) -> BatchSize:
-        """The batch size in lines or in tokens."""
-        from attent.tasks.translation.engine import BATCH
-        from attent.text.batches import BatchSize
-
-        return (
-            BatchSize(pairs=self.batch or BATCH) if self.batch_tokens is None else BatchSize(tokens=self.batch_tokens)
-        )
 
 
 @dataclass(frozen=True)
@@ -99,14 +79,6 @@ class DocumentOptions:
 
 
 @dataclass(frozen=True)
-class EngineOptions:
-    """Options for the engine."""
-
-    engine: Annotated[EngineName, Help("Engine; all but attent need attent export first.")] = EngineName.attent
-    exported: Annotated[Path | None, Help("Folder from attent export; RUN/export/ENGINE unless given.")] = None
-
-
-@dataclass(frozen=True)
 class Wording:
     """Options for words that translations must contain."""
 
@@ -130,28 +102,27 @@ class OutputFile:
         say(f"{self.out} already exists: nothing is left to do")
         return True
 
-    def results(self, run: Path, using: EngineOptions, options: dict[str, object]) -> Results:
+    def results(self, run: Path, options: dict[str, object]) -> Results:
         """Return the results on standard output or in the file, which stores the options for --resume."""
         from attent.runs.results import ResultFile, Results
 
         if self.out is None:
             return Results()
-        settings = {name: str(value) for name, value in options.items()} | _fingerprint(run, using)
+        settings = {name: str(value) for name, value in options.items()} | _fingerprint(run)
         return ResultFile(self.out, settings, resume=self.resume, say=say)
 
 
 def translate(
     run: RunFolder,
     search: Search,
-    batching: Batching,
     output: Output,
     document: DocumentOptions,
-    using: EngineOptions,
     loading: TypedLoading,
     *,
     source: Source = "-",
     wording: Wording,
     file: OutputFile,
+    batch: Annotated[int, Bound(1), Help("Lines per batch.")] = 128,
 ) -> None:
     """Translate a text, a file of lines, or a document.
 
@@ -175,21 +146,21 @@ def translate(
     continues, unless the run, an option or the lines differ.
     """
     settings, ending = search.settings(), "" if document.markup else _document_ending(source, file.out)
-    _check(search, batching, output, document, using, wording, file, ending)
+    _check(search, output, document, wording, file, ending)
     if file.is_finished():
         return
-    engine, search_texts, terms = _load(run, loading, using, wording, settings, batching.size)
+    translator, search_texts, terms = _load(run, loading, wording, settings, batch)
     options: dict[str, object] = {"search": search, "output": output, "document": document, "loading": loading}
-    options |= {"prefix": wording.prefix, "glossary": terms.entries if terms else "", "engine": using.engine.name}
+    options |= {"prefix": wording.prefix, "glossary": terms.entries if terms else ""}
     with open_source(source) as stream:
         scores = "n_best" in search.values
-        translator, texts = _chunk_translator(
-            run, engine, search_texts, stream, source, ending, document, output, file.out, scores=scores
+        chunk_translator, texts = _chunk_translator(
+            run, translator, search_texts, stream, source, ending, document, output, file.out, scores=scores
         )
-        with file.results(run, using, options) as results:
-            is_complete = _write(translator, texts, results, 1 if stream.isatty() else LINES)
+        with file.results(run, options) as results:
+            is_complete = _write(chunk_translator, texts, results, 1 if stream.isatty() else LINES)
             results.finish(f"the translation of {source}" if ending else None)
-            if translator.is_empty:
+            if chunk_translator.is_empty:
                 say(f"{display_name(source) or 'the text'} is empty: nothing to translate")
     if not is_complete:
         raise typer.Exit(2)
@@ -197,43 +168,24 @@ def translate(
 
 def _check(
     search: Given[SearchSettings],
-    batching: Batching,
     output: Output,
     document: DocumentOptions,
-    using: EngineOptions,
     wording: Wording,
     file: OutputFile,
     ending: str,
 ) -> None:
     """Check that the options go together."""
     check_utf8(wording.prefix, "--prefix")
-    is_document, is_own = bool(document.markup or ending), using.engine is EngineName.attent
     changes_lines = output.alignments or output.replace_unknown or output.detokenize or "n_best" in search.values
     refuse(
         (output.target_language is not None and not output.detokenize, "--target-language goes with --detokenize"),
         (document.each_line and document.markup is None, "--each-line is for documents: --markup html or markdown"),
         (
-            is_document and (changes_lines or output.format is Format.jsonl),
+            (document.markup or ending) and (changes_lines or output.format is Format.jsonl),
             f"{ending or '--markup'} translates documents: omit --alignments, --replace-unknown, --detokenize, "
             "--n-best and --format jsonl",
         ),
         (file.resume and file.out is None, "--resume needs the file to resume: --out FILE"),
-        (
-            batching.batch is not None and batching.batch_tokens is not None,
-            "give --batch or --batch-tokens, not both",
-        ),
-        (
-            not is_own and (output.alignments or output.replace_unknown or is_document),
-            f"--alignments, --replace-unknown, --markup and documents need attention, not shown by {using.engine}",
-        ),
-        (
-            is_own and using.exported is not None,
-            "--exported is for other engines: give --engine",
-        ),
-        (
-            not is_own and wording.glossary is not None,
-            f"--glossary needs attention, not shown by {using.engine}",
-        ),
         (
             wording.glossary is not None and "sample" in search.values,
             "give --glossary or --sample, not both",
@@ -261,38 +213,25 @@ def _document_ending(source: str, out: Path | None) -> str:
 
 
 def _load(
-    run: Path,
-    loading: TypedLoading,
-    using: EngineOptions,
-    wording: Wording,
-    settings: SearchSettings,
-    size: BatchSize,
-) -> tuple[Engine, SearchTexts, Glossary | None]:
-    """Return the engine of a run, a function that searches with it, and the glossary if there is one."""
+    run: Path, loading: TypedLoading, wording: Wording, settings: SearchSettings, batch: int
+) -> tuple[Translator, SearchTexts, Glossary | None]:
+    """Return the translator of a run, a function that searches with it, and the glossary if there is one."""
     from attent.tasks.translation.term_search import TermSearch, read_terms
     from attent.tasks.translation.translator import load
 
-    terms = None
-    if using.engine is EngineName.attent:
-        engine = loading.tool(run, load)
-        if wording.glossary is not None:
-            terms = read_terms(wording.glossary, engine.target_tokenizer)
-        search = engine.search if terms is None else TermSearch(engine, terms)
-    else:
-        from attent.formats.exporting import load as load_engine
-
-        engine = load_engine(run, using.engine.name, using.exported)
-        search = engine.search
+    translator = loading.tool(run, load)
+    terms = None if wording.glossary is None else read_terms(wording.glossary, translator.target_tokenizer)
+    search = translator.search if terms is None else TermSearch(translator, terms)
 
     def search_texts(texts: Sequence[str | SourceText]) -> list[list[Translation]]:
-        return search(texts, settings, prefixes=[wording.prefix] * len(texts), batch=size)
+        return search(texts, settings, prefixes=[wording.prefix] * len(texts), batch=batch)
 
-    return engine, search_texts, terms
+    return translator, search_texts, terms
 
 
 def _chunk_translator(
     run: Path,
-    engine: Any,
+    translator: Translator,
     search_texts: SearchTexts,
     stream: BinaryIO,
     source: str,
@@ -307,13 +246,13 @@ def _chunk_translator(
     if ending and out is not None:
         from attent.documents.chunks import FileTranslator
 
-        translator = FileTranslator(engine, search_texts, say, source, ending)
-        return translator, iter([translator.digest])
+        file_translator = FileTranslator(translator, search_texts, say, source, ending)
+        return file_translator, iter([file_translator.digest])
     if (markup := document.markup.name if document.markup else ENDINGS.get(ending)) is not None:
         from attent.documents.chunks import MarkupTranslator
 
         texts = decode_lines(stream, source) if document.each_line else decode_whole(stream, source)
-        return MarkupTranslator(engine, search_texts, say, markup, each_line=document.each_line), texts
+        return MarkupTranslator(translator, search_texts, say, markup, each_line=document.each_line), texts
     from attent.runs.config import read_config
     from attent.tasks.translation.translation_lines import LineFormat, LineTranslator
 
@@ -325,7 +264,7 @@ def _chunk_translator(
         replace_unknown=output.replace_unknown,
         detokenizer=output.detokenizer(config),
     )
-    return LineTranslator(engine, search_texts, say, config, line_format), decode_lines(stream, source)
+    return LineTranslator(translator, search_texts, say, config, line_format), decode_lines(stream, source)
 
 
 def _write(translator: ChunkTranslator, texts: Iterator[str], results: Results, size: int) -> bool:
@@ -348,15 +287,11 @@ def _write(translator: ChunkTranslator, texts: Iterator[str], results: Results, 
     return is_complete
 
 
-def _fingerprint(run: Path, using: EngineOptions) -> dict[str, str]:
+def _fingerprint(run: Path) -> dict[str, str]:
     """Return the SHA-256 of each file that a run's translations depend on, and the version of attent."""
-    from attent.formats.manifest import EXPORTS
     from attent.runs.config import CONFIG, read_config, version_of
     from attent.runs.folder import MODEL, tokenizer_file
     from attent.runs.weights import digest
 
-    files = [run / name for name in (CONFIG, *map(tokenizer_file, read_config(run).tokenizers))]
-    folder = using.exported or run / EXPORTS / using.engine.name
-    is_own = using.engine is EngineName.attent
-    files += [run / MODEL] if is_own else sorted(file for file in folder.rglob("*") if file.is_file())
+    files = [run / name for name in (CONFIG, MODEL, *map(tokenizer_file, read_config(run).tokenizers))]
     return {str(file): digest(file) for file in files} | {"attent": version_of("attent")}
