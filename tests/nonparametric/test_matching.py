@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from attent.attention import attend, prepare
+from attent.attention import attend
 from attent.attention.backends import bands
-from attent.attention.base import Pairs
 from attent.errors import ArgumentError
 from attent.nonparametric.matching import Equal, StringScore, TrigramCosine, numeric_values, read_entries
 
@@ -81,21 +80,3 @@ def test_a_query_sees_its_equals() -> None:
     assert mask.draw(3, 3) == "·■·\n···\n■·■"
     assert mask.has_match.tolist() == [True, False, True]
     assert Equal.of([1, float("nan")], [1.0, float("nan")]).draw(2, 2) == "■·\n··"
-
-
-def test_nothing_is_seen_beyond_its_reach() -> None:
-    query, key = torch.randint(0, 40, (30,)).tolist(), torch.randint(0, 50, (60,)).tolist()
-    mask, rows, positions = Equal.of(query, key), torch.arange(30), torch.arange(60)
-    pairs = Pairs(rows, positions, rows[None], 1)
-    allowed = mask.allowed(pairs)[0, 0]
-    first, end = (bound[0, 0] for bound in mask.key_range(pairs)[:2])
-    assert not bool((allowed & ((positions < first) | (positions >= end))).any())
-    assert bool((allowed.any(1) == (first < end)[:, 0]).all())
-    assert torch.equal(mask.visible_keys(pairs), allowed.any(0))
-
-
-def test_only_what_may_be_equal_is_computed() -> None:
-    things = list(range(2000))
-    tensor = torch.zeros(2000, 1)
-    call = prepare(tensor, tensor, tensor, mask=Equal.of(things, things)).call
-    assert sum(band.pairs for band in bands.split_into_bands(call)) < 0.2 * 2000**2

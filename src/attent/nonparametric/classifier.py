@@ -28,8 +28,6 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         bandwidth: as in `AttentionRegressor`; "loo" minimizes the squared error of the left-out samples' probabilities,
             each class's error being divided by the class's variance.
         kernel: as in `AttentionRegressor`.
-        dtype: the type of the probabilities, "float32" or "float64"; by default that of the training data.
-        loo_points: as in `AttentionRegressor`.
         random_state: as in `AttentionRegressor`.
 
     Attributes:
@@ -48,14 +46,10 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         bandwidth: Any = "loo",
         *,
         kernel: str | Kernel = "gaussian",
-        dtype: str | None = None,
-        loo_points: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.bandwidth = bandwidth
         self.kernel = kernel
-        self.dtype = dtype
-        self.loo_points = loo_points
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AttentionClassifier:

@@ -8,7 +8,6 @@ Marron 1985, "Optimal Bandwidth Selection in Nonparametric Regression Function E
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -16,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.attention.attend import attend
+from attent.attention.arguments import prepare
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, check_known, needs
-from attent.nonparametric.kernels import Kernel, get_kernel
-from attent.nonparametric.smoother import Smoother, smooth
+from attent.nonparametric.kernels import Kernel, get_kernel, smooth
 
 # Bounds of the search, as natural logarithms of multiples of the rule of thumb; at the upper bound, a feature has
 # practically no effect.
@@ -29,8 +27,7 @@ LOG_MIN, LOG_MAX = -7.0, 12.0
 FACTORS = tuple(2.0**power for power in (-4, -3, -2, -1, -0.5, 0, 0.5, 1, 2, 3))
 STARTS = 3
 # The maximum number of pairs per evaluation; with more data, fewer points are left out, but at least MIN_POINTS.
-PAIRS, MIN_POINTS = 2 * 10**7, 200
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+PAIRS, MIN_POINTS = 4 * 10**6, 200
 
 
 class BandwidthTrial(NamedTuple):
@@ -56,7 +53,7 @@ def rule_of_thumb(x: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray
 
 
 class LeaveOneOut:
-    """Computes CV(h) and its gradient in float64, one run of neighboring points at a time.
+    """Computes CV(h) and its gradient in float64.
 
     A point without neighbors, which exists only with kernels of compact support, is estimated by the mean of all other
     points.
@@ -88,43 +85,23 @@ class LeaveOneOut:
     def __call__(self, logarithm: np.ndarray) -> tuple[float, np.ndarray]:
         """Return CV at bandwidths exp(logarithm), (D,), and its gradient; outputs are scaled to variance 1."""
         log = torch.from_numpy(np.asarray(logarithm, dtype=np.float64)).requires_grad_()
-        total = 0.0
-        for error, share in self._errors(log):
-            loss = (error.square() * self._output_weight).mean(1) @ share
-            if loss.requires_grad:
-                loss.backward()
-            total += float(loss.detach())
-        return total, np.zeros(len(logarithm)) if log.grad is None else log.grad.numpy().copy()
+        loss = (self._errors(log).square() * self._output_weight).mean(1) @ self._share
+        if not loss.requires_grad:
+            return float(loss), np.zeros(len(logarithm))
+        (gradient,) = torch.autograd.grad(loss, log)
+        return float(loss.detach()), gradient.numpy().copy()
 
     def score(self, bandwidth: np.ndarray) -> float:
         """Return CV(h), averaged over outputs, in squared output units."""
         with torch.no_grad():
-            errors = self._errors(torch.from_numpy(np.log(bandwidth)))
-            return float(sum(error.square().mean(1) @ share for error, share in errors))
+            return float(self._errors(torch.from_numpy(np.log(bandwidth))).square().mean(1) @ self._share)
 
-    def _errors(self, log: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the errors yᵢ − m₋ᵢ(xᵢ) of each run of points, (m, outputs), and the points' shares of the loss, (m,).
-
-        Each run has its own autograd graph.
-        """
-        with torch.no_grad():
-            scaled = self.x * (-log).exp()
-            smoother = Smoother(scaled, self.y, self.kernel, self.weight)
-            runs = list(smoother.runs(scaled[self.points]))
-        for run, positions in runs:
-            rows, keys = self.points[run], smoother.boxes.order[positions]
-            # the index of each point among the keys, -1 where it was skipped
-            key_index = torch.full((len(self.x),), -1)
-            key_index[keys] = torch.arange(len(keys))
-            scale = (-log).exp()
-            weight = None if self.weight is None else self.weight[keys]
-            estimate = smooth(
-                self.kernel, self.x[rows] * scale, self.x[keys] * scale, self.y[keys], key_index[rows], weight
-            )
-            yield (
-                self.y[rows] - torch.where(estimate.has_keys[:, None], estimate.mean, self._means[rows]),
-                self._share[run],
-            )
+    def _errors(self, log: Tensor) -> Tensor:
+        """Return the errors yᵢ − m₋ᵢ(xᵢ) of the points, (points, outputs)."""
+        scaled = self.x * (-log).exp()
+        estimate = smooth(self.kernel, scaled[self.points], scaled, self.y, self.points, self.weight)
+        mean = torch.where(estimate.has_keys[:, None], estimate.mean, self._means[self.points])
+        return self.y[self.points] - mean
 
 
 def learn_bandwidth(
@@ -132,7 +109,6 @@ def learn_bandwidth(
     y: np.ndarray,
     kernel: Kernel,
     random: np.random.RandomState,
-    points: int | None = None,
     weight: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
     """Return the bandwidths with the lowest CV, one per feature, (D,), and that CV.
@@ -145,13 +121,12 @@ def learn_bandwidth(
         y: (n, outputs).
         kernel: the kernel.
         random: the generator that chooses the points to leave out, if these are not all points.
-        points: the number of points to leave out; by default the number that `PAIRS` allows.
         weight: (n,) the weight > 0 of each point; 1 if not given.
     """
     from scipy.optimize import minimize
 
     rule = rule_of_thumb(x, weight)
-    count = min(len(x), max(PAIRS // len(x), MIN_POINTS) if points is None else points)
+    count = min(len(x), max(PAIRS // len(x), MIN_POINTS))
     if len(x) < 2:
         return rule, float("nan")
     chosen = np.arange(len(x)) if count == len(x) else np.sort(random.choice(len(x), count, replace=False))
@@ -227,10 +202,8 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         kernel: "gaussian", "exponential", "logistic", or a kernel that is zero beyond one bandwidth: "uniform",
             "triangular", "epanechnikov", "biweight", "triweight", "tricube", "cosine"; all are products over features.
             Or your own `Kernel`.
-        dtype: the type of the predictions, "float32" or "float64"; by default that of the training data.
-        loo_points: the number of samples to leave out, drawn at random if fewer than all; by default the number that
-            makes 2·10⁷ pairs per evaluation, but at least 200.
-        random_state: the seed or generator of that draw, as in scikit-learn.
+        random_state: the seed or generator that draws the samples to leave out, if these are not all: with "loo", as
+            many as make 4·10⁶ pairs per evaluation, but at least 200.
 
     Attributes:
         bandwidth_: (D,) the bandwidths.
@@ -250,14 +223,10 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         bandwidth: Any = "loo",
         *,
         kernel: str | Kernel = "gaussian",
-        dtype: str | None = None,
-        loo_points: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.bandwidth = bandwidth
         self.kernel = kernel
-        self.dtype = dtype
-        self.loo_points = loo_points
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AttentionRegressor:
@@ -274,30 +243,21 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
             ArgumentError: an invalid setting.
         """
         kernel = get_kernel(self.kernel)
-        check_known("dtype", None if self.dtype is None else str(self.dtype), DTYPES)
-        points = self.loo_points
-        if points is not None and (isinstance(points, bool) or not isinstance(points, int | np.integer) or points < 1):
-            raise ArgumentError(f"loo_points must be a whole number ≥ 1, got {points!r}")
         X, y = validate_data(
             self, dates_as_days(X), y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
         )
-        self._type = DTYPES[self.dtype or str(X.dtype)]
+        self._type = X.dtype
         # copies: arrays shared with pandas and others can be read-only, and must not change later
         self.X_, self.y_ = X.astype(np.float64), np.array(y, dtype=np.float64, order="C")
         x, outputs, weight = self.X_, self.y_.reshape(len(self.y_), -1), None
         self._weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            self._weight = torch.from_numpy(weight / weight.max())
-            counts = weight > 0
-            x, outputs, weight = x[counts], outputs[counts], self._weight.numpy()[counts]
+            weight = weight / weight.max()
+            self._weight, counts = torch.from_numpy(weight), weight > 0
+            x, outputs, weight = x[counts], outputs[counts], weight[counts]
         self._set_bandwidth(kernel, x, outputs, weight)
         self._center = x.mean(0)
-        values = torch.from_numpy(outputs)
-        # values without their mean, which is added to predictions, lose less precision in float32
-        self._mean = values.mean(0)
-        weights = None if weight is None else torch.from_numpy(weight)
-        self._smoother = Smoother(self._scale(x), (values - self._mean).to(self._type), kernel, weights)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -306,17 +266,17 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         A query without a key within the bandwidth gets NaN, with a warning; this happens only with kernels of compact
         support. If all weights of a Gaussian would round to zero, the nearest keys are used.
         """
-        query = self._queries(X)
-        estimate = self._smoother(query)
-        mean = estimate.mean.to(torch.float64) + self._mean
-        has_no_keys = ~estimate.has_keys
+        values = torch.from_numpy(self.y_.reshape(len(self.y_), -1))
+        kernel, keys = get_kernel(self.kernel), self._scale(self.X_)
+        mean, has_keys = smooth(kernel, self._queries(X), keys, values, weight=self._weight)
+        has_no_keys = ~has_keys
         if bool(has_no_keys.any()):
             warnings.warn(
                 f"{int(has_no_keys.sum())} of {len(mean)} queries have no key within the bandwidth; predicting NaN",
                 stacklevel=2,
             )
             mean[has_no_keys] = torch.nan
-        return mean.to(self._type).numpy().reshape(len(mean), *self.y_.shape[1:])
+        return mean.numpy().astype(self._type).reshape(len(mean), *self.y_.shape[1:])
 
     def weights(self, X: Any) -> AttentionMap:
         """Return the weights of the training data (columns) for each query (rows), as a lazy matrix.
@@ -326,12 +286,10 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         Args:
             X: (m, D).
         """
-        query, key = (points.to(self._type) for points in (self._queries(X), self._scale(self.X_)))
-        _, _, score, mask = get_kernel(self.kernel).parts(query, key)
-        bias = None if self._weight is None else self._weight.log().to(self._type)[None, None, None]
-        return attend(
-            query, key, key[:, :1], score=score, mask=mask, bias=bias, implementation="tiled", return_map=True
-        )[1]
+        query, key, kernel = self._queries(X), self._scale(self.X_), get_kernel(self.kernel)
+        bias = None if self._weight is None else self._weight.log()[None, None, None]
+        options: dict[str, Any] = {"score": kernel.score, "mask": kernel.mask(query, key), "bias": bias}
+        return AttentionMap.of(prepare(query, key, key[:, :1], **options))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -344,7 +302,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
             check_known("bandwidth", bandwidth, ("loo", "rule"))
             if bandwidth == "loo":
                 random = check_random_state(self.random_state)
-                self.bandwidth_, self.loo_score_ = learn_bandwidth(x, y, kernel, random, self.loo_points, weight)
+                self.bandwidth_, self.loo_score_ = learn_bandwidth(x, y, kernel, random, weight)
             else:
                 self.bandwidth_ = rule_of_thumb(x, weight)
             return

@@ -1,4 +1,4 @@
-"""The kernels of kernel regression, each as a score and, where its support is compact, a mask."""
+"""Kernel regression by attention, and its kernels: each is a score and, where its support is compact, a mask."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attent.attention.attend import attend
 from attent.attention.base import Mask, Pairs, Score
-from attent.attention.scores.dot import Dot
+from attent.attention.masks.excluded import Excluded
 from attent.attention.scores.gaussian import Gaussian
 from attent.errors import ArgumentError, UnknownNameError
-
-# The query, key, score and mask with which `attend` computes a kernel.
-KernelParts = tuple[Tensor, Tensor, Score, Mask | None]
 
 
 @dataclass(frozen=True)
@@ -46,33 +45,46 @@ class Kernel:
         """The score of queries and keys that are in units of the bandwidths."""
         return Gaussian(1.0) if self is KERNELS["gaussian"] else LogKernel(self)
 
-    def parts(self, query: Tensor, key: Tensor) -> KernelParts:
-        """Return the arguments of `attend` for queries (Tq, D) and keys (Tk, D) in bandwidths."""
-        return query, key, self.score, Within(query.detach(), key.detach(), border=self.border) if self.ends else None
+    def mask(self, query: Tensor, key: Tensor) -> Mask | None:
+        """Return the mask of the pairs of queries (Tq, D) and keys (Tk, D), in bandwidths, where K is positive."""
+        return Within(query.detach(), key.detach(), border=self.border) if self.ends else None
 
-    def fast_parts(self, query: Tensor, key: Tensor) -> KernelParts:
-        """Return arguments that give the same weights in fewer operations, for queries and keys near 0.
 
-        −|q − k|²/2 = (q, 1)·(k, −|k|²/2) − |q|²/2, whose last term cancels in the softmax.
-        """
-        if self is not KERNELS["gaussian"]:
-            return self.parts(query, key)
-        ones, squares = torch.ones_like(query[:, :1]), key.square().sum(-1, keepdim=True)
-        # features in column order, where products with a few of them are faster
-        return torch.cat((query, ones), -1), torch.cat((key.mT, -0.5 * squares.mT)).mT, Dot(), None
+class KernelEstimate(NamedTuple):
+    """The estimates of the regression at queries."""
 
-    def is_positive(self, distance: Tensor) -> Tensor:
-        """Return a mask that is True where K(|u|) > 0."""
-        if not self.ends:
-            return torch.ones_like(distance, dtype=torch.bool)
-        return distance <= 1.0 if self.border else distance < 1.0
+    mean: Tensor  # (m, outputs)
+    has_keys: Tensor  # (m,) True where any key has a weight
 
-    def exponent(self, distance: Tensor) -> Tensor:
-        """Return Σ_d log K(|u_d|), (…), for distances (…, D) in bandwidths; −∞ where K is zero."""
-        return self._log_within(distance).masked_fill(~self.is_positive(distance), -torch.inf).sum(-1)
 
-    def _log_within(self, distance: Tensor) -> Tensor:
-        return self.log(distance.clamp(max=1.0) if self.ends else distance)
+def smooth(
+    kernel: Kernel,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    left_out: Tensor | None = None,
+    weight: Tensor | None = None,
+) -> KernelEstimate:
+    """Return the regression at queries, m(q) = Σᵢ K(q − xᵢ) wᵢ yᵢ / Σᵢ K(q − xᵢ) wᵢ.
+
+    Args:
+        kernel: the kernel.
+        query: (m, D), in bandwidths.
+        key: (n, D), likewise.
+        value: (n, outputs).
+        left_out: (m,) the index of the key that each query ignores.
+        weight: (n,) the weight of each key, > 0; 1 if not given.
+    """
+    mask = kernel.mask(query, key)
+    if left_out is not None:
+        excluded = Excluded(left_out[:, None])
+        mask = excluded if mask is None else mask & excluded
+    # K(u) w = exp(log K(u) + log w)
+    bias = None if weight is None else weight.log()[None, None, None]
+    # an extra value of 1 shows whether there are any weights
+    values = torch.cat((value, torch.ones_like(value[:, :1])), 1)
+    context = attend(query, key, values, score=kernel.score, mask=mask, bias=bias, implementation="tiled")
+    return KernelEstimate(context[:, :-1], context[:, -1].detach() > 0.5)
 
 
 class LogKernel(Score):
@@ -92,7 +104,7 @@ class LogKernel(Score):
         # one feature at a time: all together would hold Tq · Tk · D numbers
         for feature in range(query.shape[-1]):
             distance = (query[..., :, None, feature] - key[..., None, :, feature]).abs()  # (B, H, Tq, Tk)
-            total = total + self.kernel._log_within(distance)  # pyright: ignore[reportPrivateUsage]
+            total = total + self.kernel.log(distance.clamp(max=1.0) if self.kernel.ends else distance)
         return total.expand(*query.shape[:-1], key.shape[-2])
 
 

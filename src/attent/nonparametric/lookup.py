@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -163,9 +162,7 @@ class Answer:
 
     def _line(self, query: int) -> str:
         if not self.has_match[query]:
-            return (
-                f"missing: no such key{self._zones(self.queries[query])}" if self.keys else "missing: there are no keys"
-            )
+            return "missing: no such key" if self.keys else "missing: there are no keys"
         if self.mean is not None:
             votes = ", ".join(
                 f"{vote.key} {vote.weight:.2f}" for vote in self.votes(query, MAX_VALUES) if vote.weight >= MIN_WEIGHT
@@ -178,19 +175,6 @@ class Answer:
         ]
         return ", ".join(weights[:MAX_VALUES]) + (
             f" and {len(weights) - MAX_VALUES} more" if len(weights) > MAX_VALUES else ""
-        )
-
-    def _zones(self, query: Any) -> str:
-        """Return a remark if only the keys or only the query have a time zone, so that no dates are equal."""
-        zones = {key.tzinfo is not None for key in self.keys if isinstance(key, datetime)}
-        if not isinstance(query, date) or len(zones) != 1:
-            return ""
-        query_has_zone, (keys_have_zone,) = getattr(query, "tzinfo", None) is not None, zones
-        if query_has_zone == keys_have_zone:
-            return ""
-        return (
-            f" (keys have {'a' if keys_have_zone else 'no'} time zone, and this has "
-            f"{'one' if query_has_zone else 'none'})"
         )
 
     def _row(self, query: int) -> Tensor:
@@ -264,7 +248,7 @@ def lookup(
     """
     check_known("lookup method", str(method), get_args(Method))
     query_entries, key_entries, values = read_database(queries, keys, values, inverse=inverse)
-    kind = common_kind(query_entries, key_entries)
+    kind = None if method == "exact" else common_kind(query_entries, key_entries)
     _check_options(method, kind, bandwidth, score, temperature)
     numbers = numeric_values(values)
     query, key, score, mask = _comparison(query_entries, key_entries, kind, method, bandwidth, score, temperature)
@@ -361,10 +345,7 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
     """Raise ArgumentError if options are incompatible."""
     options = {"bandwidth": bandwidth, "score": score, "temperature": temperature}
     names = [name for name, value in options.items() if value is not None]
-    is_numeric, is_function = (
-        kind in ("numbers", "dates", "vectors"),
-        callable(score) and not isinstance(score, nn.Module),
-    )
+    is_numeric = kind in ("numbers", "dates", "vectors")
     is_valid_temperature = isinstance(temperature, int | float) and 0 < temperature < math.inf
     refuse(
         (
@@ -380,7 +361,7 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
         ),
         (kind == "strings" and bandwidth is not None, "bandwidth is for numbers and dates; strings have a temperature"),
         (
-            kind == "strings" and score is not None and not is_function,
+            kind == "strings" and score is not None and (not callable(score) or isinstance(score, nn.Module)),
             f"a score of strings must be a function (query, key) → number, got {score!r}",
         ),
         (

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import cached_property
 from numbers import Real
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.attention.base import KeyRange, Mask, Pairs, Score
+from attent.attention.base import Mask, Pairs, Score
 from attent.errors import ArgumentError, ShapeError
 
 EntryKind = Literal["numbers", "dates", "vectors", "strings", "things"]
@@ -30,7 +29,7 @@ class Entries:
     Args:
         name: "queries" or "keys", for messages.
         items: the entries, hashable; a vector is a tuple.
-        kind: their kind; None if there are none.
+        kind: their kind, "things" if they are of several; None if there are none.
     """
 
     name: str
@@ -64,21 +63,12 @@ def read_entries(name: str, data: Any) -> Entries:
     """Read queries or keys: a single one, a sequence, an array or a tensor.
 
     Raises:
-        ArgumentError: they are of several kinds, or cannot be compared.
+        ArgumentError: they cannot be compared.
     """
     converted = map(_to_python, to_list(name, data))
     items = tuple(_checked_hashable(name, tuple(item) if isinstance(item, list) else item) for item in converted)
-    kinds: dict[EntryKind, Any] = {}
-    for item in items:
-        kinds.setdefault(_kind(item), item)
-    if set(kinds) == {"dates", "things"}:
-        return Entries(name, items, "things")
-    if len(kinds) > 1:
-        (kind, item), (other_kind, other_item) = list(kinds.items())[:2]
-        raise ArgumentError(
-            f"{name} must be of one kind, got {kind} such as {item!r} and {other_kind} such as {other_item!r}"
-        )
-    return Entries(name, items, next(iter(kinds), None))
+    kinds = {_kind(item) for item in items}
+    return Entries(name, items, "things" if len(kinds) > 1 else next(iter(kinds), None))
 
 
 def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tuple[Entries, Entries, list[Any]]:
@@ -134,10 +124,7 @@ def common_kind(queries: Entries, keys: Entries) -> EntryKind | None:
     Raises:
         ArgumentError: they are of different kinds.
     """
-    kinds = {queries.kind, keys.kind} - {None}
-    if kinds == {"dates", "things"}:
-        return "things"
-    if len(kinds) > 1:
+    if None not in (queries.kind, keys.kind) and queries.kind != keys.kind:
         query, key = (f"{entries.kind} such as {entries.items[0]!r}" for entries in (queries, keys))
         raise ArgumentError(f"queries and keys must be of one kind, got {query} and {key}")
     return queries.kind or keys.kind
@@ -265,35 +252,10 @@ class Equal(Mask):
         """Return (1, 1, Tq, Tk), True where key and query are equal."""
         return (self.query[pairs.query_index][:, None] == self.key[pairs.key_index])[None, None]
 
-    def key_range(self, pairs: Pairs) -> KeyRange:
-        """Return the range from the first of the equal keys to the last."""
-        first, last = self._first_and_last
-        # −1, a query that equals nothing, indexes the last entry
-        query = self.query[pairs.query_index]
-        return KeyRange(first[query][None, None, :, None], last[query][None, None, :, None] + 1, exact=False)
-
-    def visible_keys(self, pairs: Pairs) -> Tensor:
-        """Return the keys that equal any of these queries."""
-        return torch.isin(self.key, self.query[pairs.query_index])
-
     @property
     def has_match(self) -> Tensor:
         """(Tq,) True where any key equals the query."""
         return torch.isin(self.query, self.key)
-
-    @cached_property
-    def _first_and_last(self) -> tuple[Tensor, Tensor]:
-        """The first and the last key of each distinct item.
-
-        An extra entry, for queries that equal nothing, has its last key before its first.
-        """
-        index = torch.arange(len(self.key))
-        is_valid = self.key >= 0
-        key, index = self.key[is_valid], index[is_valid]
-        count = int(key.max()) + 2 if len(key) else 1
-        first = torch.full((count,), len(self.key)).scatter_reduce(0, key, index, "amin")
-        last = torch.full((count,), -1).scatter_reduce(0, key, index, "amax")
-        return first, last
 
     def __repr__(self) -> str:
         return f"Equal({len(self.query)} queries, {len(self.key)} keys)"
