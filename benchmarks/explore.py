@@ -106,22 +106,18 @@ def _measure(weights: attent.AttentionMap, head: str, browser: Any) -> list[str]
         time.sleep(0.2)
         (milliseconds, _), computed = _timed(lambda: page.evaluate(MOVED, ["out", 300, 300]))
         lines.append(f"head {head} chosen: all visible tiles {milliseconds + 200:6.0f} ms  (server {computed:.2f} s)")
-        for name in ("at once", "with the exact numbers computed"):
-            lines += _moves(page, name)
-            exploring.explorer.scheduler.settle(600)
-            while page.evaluate(MOVED, ["out", 300, 300])[1] < 5:
-                pass
+        lines += _moves(page)
         page.close()
     return lines
 
 
-def _moves(page: Any, name: str) -> list[str]:
+def _moves(page: Any) -> list[str]:
     took: dict[str, list[tuple[float, float, int]]] = {"zoom": [], "pan": []}
     for _ in range(6):
         for kind, move in (("zoom", "in"), ("pan", "pan"), ("pan", "pan")):
             (milliseconds, level), computed = _timed(lambda move=move: page.evaluate(MOVED, [move, 350, 350]))
             took[kind].append((milliseconds, computed, level))
-    lines = [f"{name}:"]
+    lines: list[str] = []
     for kind, samples in took.items():
         times = [sample[0] for sample in samples]
         levels = ", ".join(

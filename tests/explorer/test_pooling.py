@@ -9,7 +9,7 @@ from torch import Tensor
 from attent.attention.attend import attend
 from attent.attention.masks import Causal
 from attent.errors import ArgumentError
-from attent.explorer.pooling import AdjustedWeights, BlockPooler, adjust, block_count, mean_over_heads, pool_next_level
+from attent.explorer.pooling import AdjustedWeights, BlockPooler, adjust, block_count, mean_over_heads
 
 METHODS = ("mean", "max")
 
@@ -46,16 +46,6 @@ def test_keys_that_are_not_told_weigh_nothing() -> None:
     beyond = BlockPooler(0, 2, range(8, 12), 1, METHODS)
     beyond.add(range(4), torch.rand(4, 5), 0)
     assert not beyond.result("mean").any() and not beyond.result("max").any()
-
-
-@pytest.mark.parametrize(
-    ("shape", "method"), [((23, 37), "mean"), ((32, 64), "max"), ((1, 5), "max"), ((5, 1), "mean")]
-)
-def test_a_level_is_made_of_the_one_below(shape: tuple[int, int], method: str) -> None:
-    actual = by_hand(dense := torch.rand(shape), 1, method)
-    for level in (1, 2, 3):
-        actual = pool_next_level(actual, shape, level, method)
-        torch.testing.assert_close(actual, by_hand(dense, level + 1, method))
 
 
 def test_of_some_rows_a_run_says_what_these_say_and_one_without_says_what_the_one_before_says() -> None:

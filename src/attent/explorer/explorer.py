@@ -161,9 +161,9 @@ class Explorer:
         self.tiles = TilePyramid(self.scheduler, LRUCache())
         self.scenes = SceneStore(scenes)
 
-    def close(self, seconds: float | None = None) -> bool:
+    def close(self) -> None:
         """Stop computing; see `Scheduler.close`."""
-        return self.scheduler.close(seconds)
+        self.scheduler.close()
 
     def describe(self) -> dict[str, Any]:
         """Return a description of the runs and scenes, ready for JSON."""

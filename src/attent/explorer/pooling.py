@@ -143,23 +143,6 @@ class BlockPooler:
         return padded.unflatten(1, (-1, size))
 
 
-def pool_next_level(pooled: Tensor, map_shape: tuple[int, int], level: int, reduction: str) -> Tensor:
-    """Pool one level to the next, weighting each number by the rows and keys that it represents.
-
-    Args:
-        pooled: the numbers at `level`, (blocks of rows, blocks of keys).
-        map_shape: the shape of the map, (Tq, Tk).
-        level: the level of these numbers.
-        reduction: "mean" or "max".
-    """
-    lengths = [pad(blocks, (0, len(blocks) % 2)) for blocks in (block_lengths(length, level) for length in map_shape)]
-    padding = (0, len(lengths[1]) - pooled.shape[1], 0, len(lengths[0]) - pooled.shape[0])
-    if reduction == "max":
-        return _quads(pad(pooled, padding, value=-torch.inf)).amax(-1).amax(1)
-    sizes = lengths[0][:, None] * lengths[1]
-    return _quads(pad(pooled, padding) * sizes).sum(-1).sum(1) / _quads(sizes).sum(-1).sum(1)
-
-
 def mean_over_heads(tiles: Iterable[Tile], key_count: int, head_count: int) -> Iterator[tuple[range, Tensor, int]]:
     """Iterate over the rows of one sequence's map, averaged over its heads.
 
@@ -195,11 +178,6 @@ def block_lengths(length: int, level: int) -> Tensor:
     if length:
         lengths[-1] = length - ((len(lengths) - 1) << level)
     return lengths
-
-
-def _quads(numbers: Tensor) -> Tensor:
-    """Split (2h, 2w) into (h, 2, w, 2)."""
-    return numbers.unflatten(1, (-1, 2)).unflatten(0, (-1, 2))
 
 
 def _group_by_block(rows: range, level: int) -> Iterator[tuple[int, int, slice]]:

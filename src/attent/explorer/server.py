@@ -149,21 +149,21 @@ class ExploreServer:
             pass
 
     def close(self, seconds: float | None = None) -> bool:
-        """Stop the server; a running computation ends at its next step.
+        """Stop the server once the running computation has ended.
 
         Args:
-            seconds: the longest time to wait for that step; no limit by default.
+            seconds: the longest time to wait for it; no limit by default.
 
         Returns:
             True if no computation is running any more.
         """
         self._server.should_exit = True
-        has_stopped = self.explorer.close(seconds)
+        self.explorer.close()
         if not self._has_ended.wait(seconds):
             return False
         self._thread.join()
         self._socket.close()
-        return has_stopped
+        return True
 
     def _serve(self) -> None:
         try:

@@ -2,13 +2,12 @@
 
 At level n each number represents 2ⁿ x 2ⁿ weights. The weights of a row are normalized over all of its keys, so that one
 tile costs as much as the whole strip of tiles beside it, which is therefore computed with it. If a strip would take too
-long for a request, it is first estimated from a sample of its rows, while the exact numbers are computed in the
-background; those of all higher levels are computed together, in one pass over the map.
+long for a request, it is computed from a sample of its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -18,23 +17,19 @@ from torch import Tensor
 
 from attent.attention.maps.statistics import HeadStatistics
 from attent.errors import ArgumentError, check_index, check_known
-from attent.explorer.pooling import AdjustedWeights, BlockPooler, block_count, mean_over_heads, pool_next_level
+from attent.explorer.pooling import AdjustedWeights, BlockPooler, block_count, mean_over_heads
 from attent.explorer.scheduler import LRUCache, Scheduler
 from attent.views.scene import LayerWeights
 
 TILE_SIDE, THUMBNAIL_SIDE = 256, 48
-# Maximum weights of a strip computed while a request waits: a thirtieth of a second on one core.
-STRIP_WEIGHTS = 2**22
-# Maximum weights of a whole map computed while a request waits.
-MAP_WEIGHTS = 2**25
-# Weights computed in one step in the background.
+# Maximum weights computed for a strip or a column: a tenth of a second on one core.
+STRIP_WEIGHTS = 2**24
+# Weights computed in one step.
 STEP_WEIGHTS = 2**22
 # Maximum weights for one thumbnail; a page has hundreds.
 THUMBNAIL_WEIGHTS = 2**20
 # Maximum weights for the statistics of a layer.
 STATISTICS_WEIGHTS = 2**23
-# Maximum numbers of the base level, from which all higher levels are pooled.
-BASE_NUMBERS = 2**21
 # Adjacent tiles that are computed together.
 TILES_PER_STRIP = 8
 REDUCTIONS = ("mean", "max")
@@ -99,15 +94,6 @@ class HeadView:
     def top_level(self) -> int:
         """The level at which the map is a single tile."""
         return _level(max(self.shape), TILE_SIDE)
-
-    @property
-    def base_level(self) -> int:
-        """The lowest level that is stored as a whole; the higher ones are pooled from it."""
-        return next(
-            level
-            for level in range(1, 64)
-            if block_count(self.shape[0], level) * block_count(self.shape[1], level) <= BASE_NUMBERS
-        )
 
     @property
     def needs_whole_rows(self) -> bool:
@@ -180,7 +166,7 @@ class HeadView:
         parts = [
             f"{'mean' if reduction == 'mean' else 'largest'} of {1 << level} x {1 << level} weights" if level else "",
             self._mean_note,
-            f"from 1 row in {step:,} until the exact one is computed" if step > 1 else "",
+            f"from 1 row in {step:,}" if step > 1 else "",
         ]
         return ", ".join(filter(None, parts))
 
@@ -223,63 +209,25 @@ class TilePyramid:
         self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction
     ) -> tuple[Tensor, SamplingStep]:
         """Return adjacent tiles, and the sampling step with which they were computed."""
-        if (strip := self._strip_from_cache(view, level, y, strip_x, reduction)) is not None:
-            return strip, 1
-        key, (rows, keys) = (view.key, level, y, strip_x), _row_and_key_ranges(view, level, (y, strip_x))
-        if level == 0:
+        rows, keys = (
+            range(number * size, min((number + 1) * size, length))
+            for number, size, length in zip(
+                (y, strip_x), (TILE_SIDE << level, (TILES_PER_STRIP * TILE_SIDE) << level), view.shape, strict=True
+            )
+        )
+        step = sampling_step(view.weight_count(len(rows)), STRIP_WEIGHTS, len(rows)) if level else 1
+        key = view.key, level, y, strip_x, reduction if level else ""
+        if (strip := self.cache.get(key)) is None:
             with self.scheduler.foreground():
-                strip = view.block(rows, keys)
-            self.cache.put((key, "", 1), strip)
-            return strip, 1
-        if level >= view.base_level and view.weight_count(view.shape[0]) <= MAP_WEIGHTS:
-            with self.scheduler.foreground():
-                for _ in self._fill_cache(view, view.base_level, None):
-                    pass
-            if (strip := self._strip_from_cache(view, level, y, strip_x, reduction)) is not None:
-                return strip, 1
-        step = sampling_step(view.weight_count(len(rows)), STRIP_WEIGHTS, len(rows))
-        if step > 1:
-            target = (view.base_level, None) if level >= view.base_level else (level, (y, strip_x))
-            self.scheduler.run_in_background((view.key, *target), lambda: self._fill_cache(view, *target))
-        if (strip := self.cache.get((key, reduction, step))) is None:
-            with self.scheduler.foreground():
-                pooler = _pooler(rows, keys, level, (reduction,))
-                view.add_to(pooler, rows[step // 2 :: step])
-            strip = pooler.result(reduction)
-            self.cache.put((key, reduction, step), strip)
+                if level == 0:
+                    strip = view.block(rows, keys)
+                else:
+                    first = rows.start >> level
+                    pooler = BlockPooler(first, block_count(rows.stop, level) - first, keys, level, (reduction,))
+                    view.add_to(pooler, rows[step // 2 :: step])
+                    strip = pooler.result(reduction)
+            self.cache.put(key, strip)
         return strip, step
-
-    def _strip_from_cache(
-        self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction
-    ) -> Tensor | None:
-        """Return tiles from the cache, or pooled from a cached lower level; None if neither is cached."""
-        if level < view.base_level:
-            return self.cache.get(((view.key, level, y, strip_x), reduction if level else "", 1))
-        for cached_level in range(level, view.base_level - 1, -1):
-            if (pooled := self.cache.get((view.key, cached_level, reduction))) is not None:
-                for lower in range(cached_level, level):
-                    pooled = pool_next_level(pooled, view.shape, lower, reduction)
-                    self.cache.put((view.key, lower + 1, reduction), pooled)
-                width = TILES_PER_STRIP * TILE_SIDE
-                return pooled[y * TILE_SIDE : (y + 1) * TILE_SIDE, strip_x * width : (strip_x + 1) * width]
-        return None
-
-    def _fill_cache(self, view: HeadView, level: int, strip: tuple[int, int] | None) -> Iterator[None]:
-        """Compute a strip (y, block), or the whole level without one, exactly and in small steps."""
-        names = {
-            name: (view.key, level, name) if strip is None else ((view.key, level, *strip), name, 1)
-            for name in REDUCTIONS
-        }
-        if all(self.cache.get(name) is not None for name in names.values()):
-            return
-        rows, keys = _row_and_key_ranges(view, level, strip)
-        pooler = _pooler(rows, keys, level, REDUCTIONS)
-        step = max(STEP_WEIGHTS // view.weight_count(1), 1)
-        for begin in range(0, len(rows), step):
-            view.add_to(pooler, rows[begin : begin + step])
-            yield
-        for reduction, name in names.items():
-            self.cache.put(name, pooler.result(reduction))
 
 
 def sampled_head_statistics(
@@ -306,18 +254,3 @@ def sampling_step(weights: int, bound: int, rows: int) -> SamplingStep:
 def _level(length: int, bound: int) -> int:
     """Return how many times a length must be halved to be within a bound."""
     return max(-(-length // bound) - 1, 0).bit_length()
-
-
-def _row_and_key_ranges(view: HeadView, level: int, strip: tuple[int, int] | None) -> list[range]:
-    """Return the rows and the keys of a strip (y, block), or of the whole map without one."""
-    if strip is None:
-        return [range(length) for length in view.shape]
-    sizes = TILE_SIDE << level, (TILES_PER_STRIP * TILE_SIDE) << level
-    return [
-        range(n * size, min((n + 1) * size, length)) for n, size, length in zip(strip, sizes, view.shape, strict=True)
-    ]
-
-
-def _pooler(rows: range, keys: range, level: int, reductions: Sequence[str]) -> BlockPooler:
-    first = rows.start >> level
-    return BlockPooler(first, block_count(rows.stop, level) - first, keys, level, reductions)

@@ -3,8 +3,7 @@
 export const SIDE = 256;
 const KEPT = 96;
 const AT_ONCE = 4;
-const AGAIN = 600; // milliseconds until a tile that is not exact yet is asked for again
-// Milliseconds until one that did not come is: twice as many each time, up to the second number.
+// Milliseconds until a tile that did not come is asked for again: twice as many each time, up to the second number.
 const [REST, LONGEST] = [3000, 30_000];
 
 export class Pyramid {
@@ -49,11 +48,11 @@ export class Pyramid {
     for (const [key, request] of this.running) {
       if (!keys.has(key)) request.abort();
     }
-    this.wanted = places.filter((place) => !this.tiles.get(place.join("/"))?.exact);
+    this.wanted = places.filter((place) => !this.tiles.has(place.join("/")));
     this.next();
   }
 
-  // Whether all that was wanted is there, exact or not.
+  // Whether all that was wanted is there.
   get complete() {
     return this.wanted.every((place) => this.tiles.has(place.join("/")));
   }
@@ -75,7 +74,7 @@ export class Pyramid {
     for (const place of this.wanted) {
       if (this.running.size >= AT_ONCE) return;
       const key = place.join("/");
-      if (this.running.has(key) || this.tiles.get(key)?.exact) continue;
+      if (this.running.has(key) || this.tiles.has(key)) continue;
       const rest = this.rest(key);
       if (rest > 0) soonest = Math.min(soonest, rest);
       else this.ask(key, place);
@@ -83,10 +82,9 @@ export class Pyramid {
     if (soonest < Infinity) this.timer = setTimeout(() => this.next(), soonest + 10);
   }
 
-  // Milliseconds until a tile may be asked for again: the server is given time to make it exact, or to come back.
+  // Milliseconds until a tile may be asked for again: the server is given time to come back.
   rest(key) {
-    const until = Math.max((this.tiles.get(key)?.time ?? -Infinity) + AGAIN, this.failed.get(key)?.until ?? -Infinity);
-    return until - performance.now();
+    return (this.failed.get(key)?.until ?? -Infinity) - performance.now();
   }
 
   async ask(key, place) {
@@ -94,7 +92,7 @@ export class Pyramid {
     this.running.set(key, request);
     try {
       const tile = await this.load(...place, request.signal);
-      this.keep(key, { ...tile, time: performance.now() });
+      this.keep(key, tile);
       this.failed.delete(key);
     } catch (error) {
       if (!request.signal.aborted) this.fail(key, error);
