@@ -30,7 +30,7 @@ install_import_hook(TYPED, "beartype.beartype")
 if find_spec("triton") is not None and not torch.cuda.is_available():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_INTERPRET", "1")
-        import_module("attent.ops.tanh_score.triton.attention")
+        import_module("attent.ops.tanh_score.triton.tiles")
 
 if TYPE_CHECKING:
     from attent.tasks.fill_mask.fill_mask import FillMask

@@ -17,14 +17,12 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
         pytest.skip(MISSING)
     if torch.cuda.is_available():
         return torch.device("cuda")
-    from attent.attention.backends import tanh
     from attent.ops.tanh_score import operator
-    from attent.ops.tanh_score.triton import attention, tiles
+    from attent.ops.tanh_score.triton import tiles
 
     # Triton reads the variable again when a kernel runs
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    for module in (operator, tanh):
-        monkeypatch.setattr(module, "can_run_triton", lambda device, dtype: dtype != torch.float64)
-    for module, name in ((attention, "BLOCK"), (tiles, "BLOCK"), (tiles, "RUN")):
-        monkeypatch.setattr(module, name, 16)
+    monkeypatch.setattr(operator, "can_run_triton", lambda device, dtype: dtype != torch.float64)
+    for name in ("BLOCK", "RUN"):
+        monkeypatch.setattr(tiles, name, 16)
     return torch.device("cpu")

@@ -11,22 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention import attend, prepare
-from attent.attention.backends import tanh
-from attent.attention.backends.tanh import _fused_unsupported
-from attent.attention.masks import Causal, Documents, Padding, Prefix
-from attent.attention.scores import Additive, Concat
+from attent.attention import attend
+from attent.attention.masks import Causal, Documents, Prefix
+from attent.attention.scores import Additive
 from attent.ops.eligibility import can_run_triton
 from attent.ops.tanh_score import eager
-from attent.ops.tanh_score.triton import operators
 
-FUSED: dict[str, dict[str, Any]] = {
+CASES: dict[str, dict[str, Any]] = {
     "behind a cache": {"mask": "causal", "query_start": torch.tensor([3, -2])},
     "lengths": {"lengths": torch.tensor([13, 4])},
-    "nothing": {"mask": Causal() & Padding(torch.tensor([0, 9]))},
-    "prefix": {"mask": Prefix(torch.tensor([5, 0]))},
-}
-TILED: dict[str, dict[str, Any]] = {
     "gaps": {"mask": Causal() | Prefix(4)},
     "documents": {"mask": Documents(torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3]]))},
     "bias": {"bias": torch.linspace(-2, 1, 13)[None]},
@@ -68,15 +61,8 @@ def assert_formula(device: torch.device, score: Any, case: dict[str, Any], forbi
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("name", [*FUSED, "concat"])
-def test_the_fused_kernel_is_the_formula(device: torch.device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    score, case = (Concat(5, 5, 7), {}) if name == "concat" else (Additive(5, 5, 7, heads=2), FUSED[name])
-    assert_formula(device, score, case, lambda: monkeypatch.setattr(f"{tanh.__name__}.tiled.choose", no_tiles))
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize("case", TILED.values(), ids=TILED)
-def test_everything_else_goes_by_tiles_whose_scores_are_the_kernels(
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_tiles_whose_scores_are_the_kernels_are_the_formula(
     device: torch.device, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_formula(device, Additive(5, 5, 7), case, lambda: monkeypatch.setattr(eager, "scores", no_tiles))
@@ -97,40 +83,6 @@ def test_keys_that_nobody_sees_may_hold_anything(device: torch.device) -> None:
         assert torch.equal(clean, soiled)
 
 
-# those of opcheck that take no seconds
-CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
-
-
-def make_inputs(device: torch.device) -> tuple[Tensor, ...]:
-    shapes = ((1, 2, 3, 4), (1, 2, 5, 4), (2, 4), (1, 2, 5, 3))
-    first = torch.zeros(1, 2, 3, dtype=torch.int32, device=device)
-    stop = (first + torch.arange(3, dtype=torch.int32, device=device)).contiguous()
-    return *(torch.randn(shape, device=device, requires_grad=True) for shape in shapes), first, stop
-
-
-# PyTorch's own, which newer ones warn of
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.no_cover
-@pytest.mark.parametrize("checks", [CHECKS, pytest.param("test_aot_dispatch_dynamic", marks=pytest.mark.slow)])
-def test_pytorch_accepts_the_operators(device: torch.device, checks: Any) -> None:
-    inputs = make_inputs(device)
-    context, sums = torch.ops.attent.tanh_attention(*inputs)
-    more = (context.detach(), sums.detach(), torch.randn_like(context), torch.zeros_like(sums))
-    torch.library.opcheck(torch.ops.attent.tanh_attention.default, inputs, test_utils=checks)
-    torch.library.opcheck(torch.ops.attent.tanh_attention_gradients.default, (*inputs, *more), test_utils=checks)
-
-
-def test_second_derivatives_are_the_formulas(device: torch.device) -> None:
-    inputs = make_inputs(device)
-
-    def second(attention: Any) -> list[Tensor]:
-        first = torch.autograd.grad(attention(*inputs)[0].square().sum(), inputs[:4], create_graph=True)
-        return list(torch.autograd.grad(sum(tensor.square().sum() for tensor in first), inputs[:4]))
-
-    for actual, right in zip(second(torch.ops.attent.tanh_attention), second(operators._plain), strict=True):
-        torch.testing.assert_close(actual, right, atol=1e-4, rtol=1e-4)
-
-
 def test_compiled_graphs_hold_it_whole(device: torch.device) -> None:
     score = Additive(4, 4, 6).to(device)
     inputs = [torch.randn(2, 1, length, 4, device=device, requires_grad=True) for length in (3, 5, 5)]
@@ -143,21 +95,9 @@ def test_compiled_graphs_hold_it_whole(device: torch.device) -> None:
     torch.testing.assert_close(actual, expected)
 
 
-def test_reasons_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    query = torch.randn(1, 1, 3, 5)
-
-    def reason(**options: Any) -> str | None:
-        return _fused_unsupported(prepare(query, query, query, score=Additive(5, 5, 7), **options).call)
-
+def test_devices_and_types() -> None:
     assert not can_run_triton(torch.device("cpu"), torch.float32)
     assert not can_run_triton(torch.device("cuda"), torch.float64)
-    assert reason() == "it needs a CUDA device, Triton, and no float64"
-    monkeypatch.setattr(tanh, "can_run_triton", lambda device, dtype: True)
-    assert reason(mask="causal") is None
-    assert reason(normalizer="sigmoid") == "its normalizer is softmax, not Sigmoid"
-    assert reason(dropout=0.5, seed=1) == "its dropout is not a function of (seed, b, h, i, j)"
-    assert reason(soft_cap=2.0) == "it has no soft cap"
-    assert reason(position="alibi") == "it has no position bias, which Alibi adds"
 
 
 @pytest.mark.slow
