@@ -24,6 +24,7 @@ from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ArgumentError, DeviceError, ShapeError, refuse
 from attent.integrations.block_mask import BlockMaskPairs
+from attent.integrations.score_mod import parts_of
 from attent.ops.eligibility import without_autocast
 from attent.ops.pair_functions import for_all_pairs
 
@@ -138,13 +139,24 @@ def _prepare(
     """Return a call and the implementation that computes it in linear memory."""
     is_full = block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS)
     mask = None if block_mask is None or is_full else BlockMaskPairs.of(block_mask, len(query), query.shape[1])
-    if query.device.type == "cpu" and isinstance(mask, BlockMaskPairs):
+    on_cpu, arguments = query.device.type == "cpu", dict[str, Any](score=ScaledDot(scale))
+    if on_cpu and isinstance(mask, BlockMaskPairs):
         # cheaper than asking for every pair, in every kind of tile
         mask = mask.as_key_ranges(query.shape[2], key.shape[2]) or mask
-    prepared = prepare(query, key, value, mask=mask, score=ScaledDot(scale))
+    dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
+    parts = (
+        parts_of(score_mod, query.shape[1], query.shape[2], key.shape[2], dtype)
+        if on_cpu and score_mod is not None
+        else None
+    )
+    if parts is not None:
+        score_mod = None
+        arguments |= {"soft_cap": parts.soft_cap, "position": parts.position, "query_start": 0}
+        mask = parts.mask if mask is None else mask if parts.mask is None else mask & parts.mask
+    prepared = prepare(query, key, value, mask=mask, **arguments)
     if score_mod is not None:
         return prepared._replace(call=replace(prepared.call, score_mod=partial(_modify, score_mod))), "tiled"
-    if mask is None:
+    if mask is parts is None:
         return prepared, "auto"
     # a mask without ranges needs a table of all pairs there
     is_dense = dense.unsupported(prepared.call) is None and not mask_info.needs_table(prepared.call)

@@ -48,3 +48,21 @@ def for_all_pairs(
         function = torch.vmap(function, in_dims=(*own, *indices))
     with IndexByTensors():
         return function(*scores, batch, head, query, key)
+
+
+def for_all_offsets(function: Callable[..., Tensor], heads: Tensor, offsets: Tensor, score: Tensor) -> Tensor:
+    """Return a function's results for one score and each offset of the key from the query, (H|1, offsets).
+
+    Args:
+        function: a function of the pair's score and its batch, head, query and key indices.
+        heads: head indices, (H,); the result has one row if the function ignores the head.
+        offsets: the offsets, integers.
+        score: the score, a single number.
+    """
+    query, key = (-offsets).clamp(min=0), offsets.clamp(min=0)
+    function = torch.vmap(function, in_dims=(None, None, None, 0, 0))
+    function = torch.vmap(function, in_dims=(None, None, 0, None, None))
+    with IndexByTensors():
+        result = function(score, heads.new_zeros(()), heads, query, key)
+    # an axis that the function ignores is expanded
+    return result if result.stride(0) else result[:1]
