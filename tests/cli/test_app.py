@@ -4,11 +4,14 @@ import errno
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import attent.cli.commands as attent_commands
 from attent.cli.commands import ORDER, CommandFolder
+from attent.errors import MissingExtraError
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -24,6 +27,19 @@ def test_help_lists_every_command(attent) -> None:
     names = [line.split()[0] for line in done.out if line.startswith("  ")]
     assert [name for name in names if name in ORDER] == [*CommandFolder()] == [*ORDER]
     assert attent().out == done.out
+
+
+def test_help_says_which_extra_a_command_needs(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def import_without_serve(name: str) -> object:
+        if name.endswith(".serve"):
+            raise MissingExtraError("attent serve needs starlette")
+        return import_module(name)
+
+    monkeypatch.setattr(attent_commands, "import_module", import_without_serve)
+    done = attent("--help")
+    assert done.code == 0
+    assert any(line.split() == ["serve", "attent", "serve", "needs", "starlette"] for line in done.out)
+    assert attent("serve", "RUN").err == ["attent: attent serve needs starlette"]
 
 
 def test_help_imports_nothing_slow() -> None:

@@ -251,3 +251,8 @@ def test_wrong_queries_are_refused() -> None:
         answer.distribution(2)
     with pytest.raises(ArgumentError, match=r"^n must be a whole number ≥ 1, got 0$"):
         answer.votes(0, 0)
+
+
+def test_whole_numbers_are_printed_in_full() -> None:
+    assert str(lookup("Acme", {"Acme": 1234567.0})) == "Acme → 1234567  (keys: Acme 1.00)"
+    assert str(lookup("Acme", {"Acme": 1234567.25})).startswith("Acme → 1.23457e+06 ")

@@ -39,7 +39,9 @@ class RecurrentState:
 class Recurrent(nn.Module):
     """A layer of gated recurrent units, run over a whole sequence or step by step.
 
-        h_t = f(h_{t−1}, x_t), where with h⁻ for h_{t−1}
+        h_t = f(h_{t−1}, x_t)
+
+    With h⁻ for h_{t−1}:
 
         GRU:   h = (1 − z) n + z h⁻,  n = tanh(x' + r h'),  where r and z are σ(x' + h')
         LSTM:  h = o tanh(c),  c = f c⁻ + i tanh(x' + h'),  where i, f and o are σ(x' + h')

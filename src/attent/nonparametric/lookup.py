@@ -36,6 +36,8 @@ from attent.views.panel import Panel
 
 # The queries, the values per query and the columns per label that `print` shows at most; it omits smaller weights.
 MAX_QUERIES, MAX_VALUES, MAX_COLUMNS, MIN_WEIGHT = 20, 4, 32, 0.005
+# Whole numbers below this are printed with all their digits.
+EXACT = 1e15
 # The number of weights in memory while `mode` is computed.
 TILE = 2**20
 Method = Literal["exact", "nearest", "soft"]
@@ -195,7 +197,9 @@ class Answer:
 
 
 def _format(mean: Any) -> str:
-    return f"[{', '.join(map(_format, mean))}]" if isinstance(mean, list) else f"{mean:.6g}"
+    if isinstance(mean, list):
+        return f"[{', '.join(map(_format, mean))}]"
+    return f"{mean:.0f}" if mean == round(mean) and abs(mean) < EXACT else f"{mean:.6g}"
 
 
 def lookup(

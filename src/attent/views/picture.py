@@ -224,7 +224,7 @@ PICTURES_PER_ROW = 4
 COLOR = (1.0, 0.35, 0.0)
 # The brightness of black and white under the overlay, as shares, because orange is hard to see on black.
 GREYS = (0.35, 0.8)
-READING = "how the vector in front looks at the patches, in per cent of all that it looks at; the rest is on itself"
+READING = "weights of the class token on the patches; in each title, their sum: the rest is on the class token itself"
 
 
 def cls_weights(maps: Sequence[AttentionMap]) -> dict[str, Tensor]:
@@ -271,7 +271,7 @@ def cls_panel(maps: Sequence[AttentionMap], labels: Sequence[str] | None = None,
         tuple(weights),
         columns,
         title,
-        "how the vector in front looks at each place, in the last layer and through all",
+        "weights of the class token on each position, in the last layer and by rollout through all layers",
     )
 
 

@@ -23,6 +23,7 @@ import typer
 from typer.main import get_group
 
 from attent.cli.options import Given, Offer
+from attent.errors import MissingExtraError
 from attent.setting import Flag, Help
 
 # The order of commands in the help; any others follow by name.
@@ -61,8 +62,11 @@ class CommandFolder(Mapping[str, Any]):
         return get_group(app).commands[name]
 
     def help_of(self, name: str) -> str:
-        """Return the help of a command."""
-        command = self._find(name)
+        """Return the help of a command, or the extra that it needs and this installation lacks."""
+        try:
+            command = self._find(name)
+        except MissingExtraError as error:
+            return str(error)
         help_ = command.info.help if isinstance(command, typer.Typer) else inspect.getdoc(command)
         return help_ or ""
 
