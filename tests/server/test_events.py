@@ -41,18 +41,6 @@ def test_pieces_are_the_whole_answer(serve: Serve, extra: dict) -> None:
         assert "".join(piece["piece"] for piece in pieces if piece["text"] == text) == translation
 
 
-def test_deltas_are_the_whole_text(serve: Serve) -> None:
-    client = serve()
-    values = {"model": "en-de", "target_language": "de", "input": ["A dog. Two men.  A cat!", "a bird"]}
-    *deltas, done = events(client.post("/v1/translations", json=values | {"stream": True}))
-    assert client.get("/v1/models").json()["data"][0]["created"] > 0
-    whole = client.post("/v1/translations", json=values).json()
-    assert done == {"type": "translation.done", **whole}
-    assert {event["type"] for event in deltas} == {"translation.text.delta"}
-    for index, item in enumerate(whole["data"]):
-        assert "".join(event["delta"] for event in deltas if event["index"] == index) == item["text"]
-
-
 def test_a_sentence_alone_grows_by_tokens(serve: Serve, translators: dict) -> None:
     expected = " " + translators["fr:de"].translate("A cat?") + " "
     *growing, piece, done = events(serve().post("/translate", json=TOKENS | {"q": " A cat? ", "alignment": True}))
@@ -86,9 +74,6 @@ def test_an_error_after_the_first_event_is_the_last(
     piece, error = events(serve().post("/translate", json=ASK | {"q": text}))
     assert (piece["kind"], piece["sentence"]) == ("piece", 0)
     assert error == {"kind": "error", "error": "The server is shutting down", "status": 503}
-    values = {"input": text, "target_language": "de", "model": "fr-de", "stream": True}
-    delta, error = events(serve().post("/v1/translations", json=values))
-    assert (delta["type"], error["type"], error["error"]["type"]) == ("translation.text.delta", "error", "server_error")
 
 
 async def test_the_first_sentences_do_not_wait_for_the_last(catalog: RunCatalog) -> None:

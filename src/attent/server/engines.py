@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from attent.errors import ArgumentError
-from attent.runs.config import CONFIG, read_config
+from attent.runs.config import read_config
 from attent.search.search import SourceText, Translation
 from attent.search.settings import SearchSettings
 from attent.server.errors import invalid
@@ -55,11 +55,6 @@ class ServedRun:
     source: str
     target: str
     translator: Translator
-
-    @property
-    def created(self) -> int:
-        """The time when its config was written, in seconds since 1970."""
-        return int((self.path / CONFIG).stat().st_mtime)
 
 
 @dataclass(frozen=True)
