@@ -59,7 +59,6 @@ ANSWERED = {
     "auto, a list": ask(source="auto", q=[ENGLISH, FRENCH, "?!"]),
     "stream": ask(stream=True, q=SENTENCES),
     "stream of a list": ask(stream=True, q=TWO, alternatives=1, alignment=True),
-    "stream of tokens": ask(stream="tokens"),
     "stream of html": ask(stream=True, q=HTML, format="html"),
     "detect": ("POST", "/detect", {"data": {"q": FRENCH}}),
     "detect, no words": ("POST", "/detect", {"json": {"q": "12"}}),

@@ -189,9 +189,7 @@ class TranslateParameters(Parameters):
     alternatives: Number = _described("Further translations of each text.", default=0)
     alignment: Flag = _described("Whether to link the words of both texts.", default=False)
     glossary: Terms = _described("Terms with their translations: pairs of both, or an object.", default=None)
-    stream: Flag | Literal["tokens"] = _described(
-        "Whether to send sentences as they are translated, and a single one token by token.", default=False
-    )
+    stream: Flag = _described("Whether to send sentences as they are translated.", default=False)
     api_key: Key = ""
 
 

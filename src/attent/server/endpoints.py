@@ -52,11 +52,9 @@ class TextEndpoints:
             return _answer(await self._service.translate(texts, wish.source, wish.target, options), wish)
 
         async def events() -> AsyncGenerator[Event, None]:
-            has_tokens = wish.stream == "tokens"
-            async for item in self._service.stream(texts, wish.source, wish.target, options, has_tokens=has_tokens):
+            async for item in self._service.stream(texts, wish.source, wish.target, options):
                 if isinstance(item, TextPiece):
-                    kind = "piece" if item.is_final else "growing"
-                    yield {"kind": kind, "text": item.text, "sentence": item.sentence, "piece": item.piece}
+                    yield {"kind": "piece", "text": item.text, "sentence": item.sentence, "piece": item.piece}
                 else:
                     yield {"kind": "done", **_answer(item, wish)}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,7 +14,6 @@ from attent.search.settings import SearchSettings
 from attent.server.errors import invalid
 from attent.tasks.translation.alignment import Alignment
 from attent.tasks.translation.glossary import Glossary
-from attent.tasks.translation.stepwise import StepwiseDecoding
 from attent.tasks.translation.term_search import TermSearch
 from attent.tasks.translation.translator import Translator, load
 from attent.text.text import Link
@@ -90,11 +88,6 @@ class TranslationWork:
         """
         return hash((self.run, self.settings.beam, self.settings.n_best, self.unit, self.part, self.glossary))
 
-    @property
-    def is_greedy(self) -> bool:
-        """Return whether a translation grows token by token and no token is revised."""
-        return self.settings.beam == 1 and self.glossary is None
-
     def linked(self, n_best_lists: Sequence[Sequence[Translation]]) -> list[TranslatedSentence]:
         """Return translations with links: between words for the best ones only, between characters for all."""
         texts = [tuple(item.text for item in n_best) for n_best in n_best_lists]
@@ -120,35 +113,6 @@ class TranslationWork:
                 f"a sentence of {len(source.ids):,} tokens is too long to align: the limit is {MAX_ALIGNED:,}"
             )
         return source
-
-
-@dataclass(frozen=True, eq=False)
-class TokenWork:
-    """A request to stream the translation of one sentence token by token, by greedy search and in a separate batch.
-
-    Args:
-        work: the same request without streaming, which has the same answer.
-        report: called after each token with the translation so far, from the batch's thread.
-        is_stopped: set once the request has ended.
-    """
-
-    work: TranslationWork
-    report: Callable[[str], None]
-    is_stopped: threading.Event = field(default_factory=threading.Event)
-
-    def __call__(self, texts: Sequence[SourceText]) -> list[TranslatedSentence]:
-        """Translate a sentence."""
-        translator, source = self.work.run.translator, texts[0]
-        if not source.ids:
-            return self.work(texts)
-        decoding, translation = StepwiseDecoding(translator, source, top_k=1), ""
-        for _ in decoding:
-            before, translation = translation, translator.target_tokenizer.decode(decoding.tokens)
-            if self.is_stopped.is_set():
-                return [TranslatedSentence((translation,))]
-            if translation != before:
-                self.report(translation)
-        return self.work.linked([[Translation(tuple(decoding.tokens), 0.0, 1.0, translation, source)]])
 
 
 class RunCatalog:

@@ -109,10 +109,10 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Event": _object(
         "kind",
-        kind={"enum": ["growing", "piece", "done", "error"], "description": "done has Translated's members too."},
+        kind={"enum": ["piece", "done", "error"], "description": "done has Translated's members too."},
         text={"type": "integer", "description": "Which of the texts."},
         sentence={"type": "integer", "description": "Which of its sentences."},
-        piece=_text("The translated sentence with the spaces around it; where it is growing, its beginning."),
+        piece=_text("The translated sentence with the spaces around it."),
         error=PLAIN,
         status={"type": "integer", "description": "The status that the error would have had."},
     ),
