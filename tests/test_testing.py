@@ -208,13 +208,6 @@ class Factors(Weighting):
         return self.function(pairs)
 
 
-def table_of(pairs: Pairs) -> Tensor:
-    """A window, by a table of all pairs though few are asked for."""
-    positions = torch.arange(max(int(pairs.key_index.max()), int(pairs.query_position.max())) + 1)
-    table = (positions[:, None] - positions).abs() <= 1
-    return table[pairs.query_position[0]][:, pairs.key_index][None, None]
-
-
 def gaps(pairs: Pairs) -> Tensor:
     query, key = pairs.broadcast_positions()
     return (query - key).abs().double()
@@ -243,10 +236,6 @@ FAULTY: dict[str, tuple[Any, str]] = {
         Detached(),
         "the gradient of key must equal the formula's, by tiled: they differ by up",
     ),
-    "a score's memory": (
-        lambda query, key: query @ (torch.eye(key.shape[-2], dtype=key.dtype) @ key).mT,
-        "a row's scores must grow linearly with the keys",
-    ),
     "a score that raises": (lambda query, key: query @ key, "raises RuntimeError"),
     "an center of hidden keys": (Centred(), "must not depend on a key that no query sees and that was set to NaN, by"),
     "a score of NaN": (lambda query, key: distance(query, key).sqrt(), "must be finite"),
@@ -273,10 +262,6 @@ FAULTY: dict[str, tuple[Any, str]] = {
         Own(lambda scores: Wrong.apply(scores.clamp(min=-9.0))),
         "must match finite differences",
     ),
-    "a normalizer's memory": (
-        Own(lambda scores: (scores[..., :, None] - scores[..., None, :] <= 0).double().mean(-1) * 0 + scores.sigmoid()),
-        "a row's weights must grow linearly with the keys",
-    ),
     "a mask's type": (
         Neighbourly(allowed=lambda pairs: Window(1, 1).allowed(pairs).float()),
         "allowed must be torch.bool, got torch.float32",
@@ -286,7 +271,6 @@ FAULTY: dict[str, tuple[Any, str]] = {
         Neighbourly(allowed=lambda pairs: torch.eye(len(pairs.query_index), len(pairs.key_index)).bool()[None, None]),
         "allowed of some rows and keys must equal those of all",
     ),
-    "a mask's memory": (Neighbourly(allowed=table_of), "allowed of one row must grow linearly with the keys"),
     "a short reach": (Neighbourly(key_range=loose(0, 1)), "key_range leaves out 30 of 84 pairs that may attend"),
     "a short span": (Neighbourly(key_range=Window(1, 0).key_range), "key_range leaves out"),
     "a wide span": (Neighbourly(key_range=Window(2, 1).key_range), "an exact key_range holds"),

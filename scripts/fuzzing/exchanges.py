@@ -24,10 +24,8 @@ ROUTES = (
         "/suggest",
         "/translate_file",
         "/download_file/a",
-        "/v1/translations",
     ),
     *(
-        "/v1/models",
         "/health",
         "/ready",
         "/metrics",
@@ -127,7 +125,7 @@ def _spoilt_json(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     name = dice.choice(("format", "alternatives", "glossary", "stream", "api_key"))
     text, _, _ = mutate_json(json.dumps({"q": dice.choice(TEXTS), "source": "en", "target": "de", name: "a"}), dice)
     codec = dice.choice(("utf-8", "utf-8", "utf-8", "utf-8", "utf-16", "utf-32", "utf-8-sig", "utf-7"))
-    path = dice.choice(("/translate", "/translate", "/detect", "/v1/translations"))
+    path = dice.choice(("/translate", "/translate", "/detect"))
     return Exchange("spoilt JSON", [request("POST", path, text.encode(codec, "surrogatepass"))])
 
 
@@ -177,7 +175,7 @@ def _shape(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     ] = dice.choice(texts)
     return Exchange(
         "a shape of JSON",
-        [json_request(values, dice.choice(("/translate", "/translate", "/detect", "/v1/translations")))],
+        [json_request(values, dice.choice(("/translate", "/translate", "/detect")))],
     )
 
 

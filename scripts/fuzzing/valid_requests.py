@@ -18,7 +18,7 @@ TEXTS = (
     "ｆive two",
     " ",
 )
-GETS = ("/languages", "/frontend/settings", "/v1/models", "/health", "/ready", "/spec", "/docs", "/")
+GETS = ("/languages", "/frontend/settings", "/health", "/ready", "/spec", "/docs", "/")
 FORM = "application/x-www-form-urlencoded"
 # Number of documents, at the end of the valid requests.
 VALID_DOCUMENTS = 6
@@ -47,12 +47,6 @@ def valid_requests() -> list[bytes]:
         request("POST", f"/translate?{encoded}", kind="text/plain"),
     ]
     requests += [request("POST", "/detect", b"q=one+two", FORM), *(request("GET", path) for path in GETS)]
-    requests += [
-        json_request(
-            {"model": "", "input": ["one", "two six"], "source_language": "en", "target_language": "de"},
-            "/v1/translations",
-        )
-    ]
     dice = random.Random(0)
     documents = dict(well_formed(dice) for _ in range(40))
     return requests + [upload(content, f"a{ending}") for ending, content in sorted(documents.items())]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from attent.explorer.server import explore
     from attent.integrations.block_mask import create_block_mask
     from attent.integrations.flex_attention import flex_attention
-    from attent.nonparametric.classifier import AttentionClassifier
     from attent.nonparametric.estimator import AttentionRegressor
     from attent.nonparametric.lookup import lookup
     from attent.tasks.loading import load
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "AttentionClassifier",
     "AttentionMap",
     "AttentionRegressor",
     "KeyValueCache",
@@ -56,7 +54,6 @@ __all__ = [
 
 _MODULES = ("attention", "documents", "errors", "models", "views")
 _HOMES = {
-    "AttentionClassifier": "attent.nonparametric.classifier",
     "AttentionMap": "attent.attention.maps.attention_map",
     "AttentionRegressor": "attent.nonparametric.estimator",
     "KeyValueCache": "attent.attention.cache",

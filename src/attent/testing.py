@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from attent.attention import attend, choices, prepare
 from attent.attention.arguments import row_sums
@@ -19,7 +17,7 @@ from attent.attention.base import Mask, Normalizer, Pairs, Position, Score, Weig
 from attent.attention.call import Prepared
 from attent.attention.mask_info import can_split_by_sequence, mask_for_sequence
 from attent.attention.masks import Table
-from attent.errors import ArgumentError, PartError, ShapeError
+from attent.errors import ArgumentError, PartError
 
 Part = Score | Normalizer | Mask | Position | Weighting | nn.Module | Callable[[Tensor, Tensor], Tensor]
 # Tolerance for rounding in float64.
@@ -45,7 +43,7 @@ def check_part(
     The checks run in float64 on small random tensors, on the part alone and in `attend`, by the formula and by tiles:
     shapes and dtypes; gradients against differences; that tiles, batch neighbors and the order of keys do not change
     the result; that hidden keys have weight zero and cannot leak, even as NaN; queries that may attend to no key;
-    lowered forms; a mask's key range and visible keys; a normalizer's `shift_invariant` and `is_distribution`; memory.
+    lowered forms; a mask's key range and visible keys; a normalizer's `shift_invariant` and `is_distribution`.
 
     Args:
         part: an instance, or a function (query, key) → scores. A module is copied, not changed.
@@ -80,23 +78,6 @@ def check_part(
     except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError) as error:
         message = str(error).partition("\n")[0]
         raise PartError(f"{slot} {type(part).__name__} raises {type(error).__name__}: {message}") from error
-
-
-class _Sizes(TorchDispatchMode):
-    """A recorder of the largest number of elements of any tensor."""
-
-    largest = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        # an expanded axis takes no memory
-        sizes = [
-            leaf.untyped_storage().nbytes() // leaf.element_size()
-            for leaf in tree_leaves(result)
-            if isinstance(leaf, Tensor)
-        ]
-        self.largest = max(self.largest, *sizes, 0)
-        return result
 
 
 @dataclass(frozen=True)
@@ -162,22 +143,6 @@ class _Trial:
         if not torch.allclose(tensor, expected, rtol=tolerance, atol=tolerance, equal_nan=True):
             self.fail(f"{message}: they differ by up to {float((tensor - expected).abs().max()):.3g}")
 
-    def linear(self, name: str, compute: Callable[[int], object]) -> None:
-        """Fail if the memory for one row grows with the square of the number of keys."""
-        largest = []
-        for keys in (128, 256):
-            with torch.no_grad(), _Sizes() as sizes:
-                try:
-                    compute(keys)
-                except ShapeError:
-                    return  # the part was made for certain sizes only
-            largest.append(sizes.largest)
-        if largest[1] > 3 * largest[0]:
-            self.fail(
-                f"{name} must grow linearly with the keys, but a tensor of {largest[0]} for 128 keys has {largest[1]} "
-                "for 256"
-            )
-
 
 def _score(trial: _Trial) -> None:
     score: Score = trial.part
@@ -211,7 +176,6 @@ def _score(trial: _Trial) -> None:
             score(query, key[:, :, order]),
             expected[..., order],
         )
-    trial.linear("a row's scores", lambda keys: score(*trial.sides(1, keys)))
 
 
 def _normalizer(trial: _Trial) -> None:
@@ -245,7 +209,6 @@ def _normalizer(trial: _Trial) -> None:
                     f"it declares is_distribution, but its rows{name} sum to {low:.4g} to {high:.4g}, with a smallest "
                     f"weight of {smallest:.4g}"
                 )
-    trial.linear("a row's weights", lambda keys: normalizer(trial.random(1, 1, 1, keys)))
 
 
 def _tile(trial: _Trial, name: str, table: Callable[[Pairs], Tensor], dtype: torch.dtype | None) -> Tensor:
@@ -256,7 +219,6 @@ def _tile(trial: _Trial, name: str, table: Callable[[Pairs], Tensor], dtype: tor
     expected = whole[:, :, rows][..., columns]
     part = trial.shaped(f"{name} of some pairs", table(call.pairs(rows, columns)), expected.shape, dtype)
     trial.equal(f"{name} of some rows and keys must equal those of all", part, expected)
-    trial.linear(f"{name} of one row", lambda keys: table(trial.prepared(keys, keys).call.pairs(torch.arange(1))))
     return whole
 
 

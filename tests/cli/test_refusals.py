@@ -186,9 +186,6 @@ LOOKING = {
     "explore RUN --score additive": "additive",
     "explore RUN --file nowhere.txt": "--file nowhere.txt is not a file",
     "explore nowhere": "nowhere is not a run folder",
-    "explore RUN --host 0.0.0.0": "pass --allowed-host with the name that browsers may use",
-    "explore nowhere --host 0.0.0.0": "other machines can reach host '0.0.0.0'",
-    "explore nowhere --allowed-host *": "--allowed-host must be one name or address",
     "explore RUN --port 70000": "65535",
     "explore RUN --text a --file lines.txt": "give --text or --file, not both",
 }

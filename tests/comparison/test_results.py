@@ -29,27 +29,6 @@ def test_a_figure_becomes_a_picture(figure: Figure, tmp_path: Path) -> None:
         draw(figure, tmp_path / "no" / "picture.png")
 
 
-def test_heights_of_few_powers_of_ten_are_plain_numbers() -> None:
-    for largest, plain in ((900.0, True), (9e6, False)):
-        points = [Point(1.0, 12.0), Point(2.0, largest)]
-        axes = plot(Figure("x", "X", "x", "y", [Series("one", points)], log_y=True)).axes[0]
-        axes.figure.canvas.draw()
-        displayed = [tick.get_text() for tick in axes.get_yticklabels() if tick.get_text()]
-        assert ("50" in displayed) is plain
-        assert any("10^" in text for text in displayed) is not plain
-
-
-def test_a_legend_stays_within_the_picture() -> None:
-    points = [Point(1.0, 1.0), Point(2.0, 2.0)]
-    for count in (2, 9):
-        series = [Series(f"a name of some length, {number}", points) for number in range(count)]
-        picture = plot(Figure("x", "X", "x", "y", series))
-        picture.canvas.draw()
-        (legend,) = picture.legends
-        box, room = legend.get_window_extent(), picture.bbox
-        assert len(legend.texts) == count and room.x0 < box.x0 < box.x1 < room.x1
-
-
 def test_short_names_stand_upright_and_of_a_long_one_the_end_is_shown(tmp_path: Path) -> None:
     for names, angle in ((("1", "16"), 0), (("scaled_dot", "dot"), 40)):
         points = [Point(name, 1.0, 0.5, 1.5) for name in names]

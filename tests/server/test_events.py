@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 
 import pytest
 from starlette.testclient import TestClient
@@ -21,7 +18,6 @@ from attent.server.settings import ServerSettings
 Serve = Callable[..., TestClient]
 TEXT = "  A dog runs.  Two men sit.\n\n\t!!! \nIt is. No? Yes! A cat sees it. "
 ASK = {"source": "fr", "target": "de", "stream": True}
-TOKENS = ASK | {"stream": "tokens"}
 
 
 def events(answer: object) -> list[dict]:
@@ -39,30 +35,6 @@ def test_pieces_are_the_whole_answer(serve: Serve, extra: dict) -> None:
     assert order == sorted(order) and len(pieces) == (3 if "format" in extra else 8)
     for text, translation in enumerate(whole["translatedText"]):
         assert "".join(piece["piece"] for piece in pieces if piece["text"] == text) == translation
-
-
-def test_deltas_are_the_whole_text(serve: Serve) -> None:
-    client = serve()
-    values = {"model": "en-de", "target_language": "de", "input": ["A dog. Two men.  A cat!", "a bird"]}
-    *deltas, done = events(client.post("/v1/translations", json=values | {"stream": True}))
-    assert client.get("/v1/models").json()["data"][0]["created"] > 0
-    whole = client.post("/v1/translations", json=values).json()
-    assert done == {"type": "translation.done", **whole}
-    assert {event["type"] for event in deltas} == {"translation.text.delta"}
-    for index, item in enumerate(whole["data"]):
-        assert "".join(event["delta"] for event in deltas if event["index"] == index) == item["text"]
-
-
-def test_a_sentence_alone_grows_by_tokens(serve: Serve, translators: dict) -> None:
-    expected = " " + translators["fr:de"].translate("A cat?") + " "
-    *growing, piece, done = events(serve().post("/translate", json=TOKENS | {"q": " A cat? ", "alignment": True}))
-    assert len(growing) > 3 and {event["kind"] for event in growing} == {"growing"}
-    assert all(expected.startswith(event["piece"]) for event in growing)
-    assert (piece["kind"], piece["piece"], done["translatedText"]) == ("piece", expected, expected)
-    same = serve().post("/translate", json=TOKENS | {"q": " A cat? ", "alignment": True, "stream": False}).json()
-    assert done == {"kind": "done", **same}
-    with_beam = events(serve(beam=2).post("/translate", json=TOKENS | {"q": "A cat?"}))
-    assert [event["kind"] for event in with_beam] == ["piece", "done"]
 
 
 def test_an_error_before_the_first_event_has_its_status(serve: Serve) -> None:
@@ -86,9 +58,6 @@ def test_an_error_after_the_first_event_is_the_last(
     piece, error = events(serve().post("/translate", json=ASK | {"q": text}))
     assert (piece["kind"], piece["sentence"]) == ("piece", 0)
     assert error == {"kind": "error", "error": "The server is shutting down", "status": 503}
-    values = {"input": text, "target_language": "de", "model": "fr-de", "stream": True}
-    delta, error = events(serve().post("/v1/translations", json=values))
-    assert (delta["type"], error["type"], error["error"]["type"]) == ("translation.text.delta", "error", "server_error")
 
 
 async def test_the_first_sentences_do_not_wait_for_the_last(catalog: RunCatalog) -> None:
@@ -98,13 +67,3 @@ async def test_the_first_sentences_do_not_wait_for_the_last(catalog: RunCatalog)
     assert [piece.sentence async for piece in stream if isinstance(piece, TextPiece)] == [*range(10)]
     batcher.close()
     assert sizes == [1, 9]
-
-
-async def test_tokens_end_with_their_reader(catalog: RunCatalog) -> None:
-    batcher = Batcher(ServerSettings())
-    service = TranslationService(ServerSettings(), catalog, batcher)
-    async with aclosing(service.stream(["A cat?"], "fr", "de", has_tokens=True)) as stream:
-        assert not (await anext(stream)).is_final
-    begin = time.monotonic()
-    await asyncio.to_thread(batcher.close)
-    assert time.monotonic() - begin < 5

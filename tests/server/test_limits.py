@@ -41,7 +41,7 @@ def test_a_request_costs_one_for_each_text_and_one_without_texts(serve: Serve) -
     assert answers[0].json() == {"translatedText": []}
 
 
-@pytest.mark.parametrize("path", ["/translate", "/detect", "/v1/translations", "/translate_file"])
+@pytest.mark.parametrize("path", ["/translate", "/detect", "/translate_file"])
 async def test_nothing_is_read_after_a_wrong_key(serve: Serve, keys: Path, path: str) -> None:
     client, statuses = serve(api_keys_file=keys, require_api_key=True), list[int]()
 

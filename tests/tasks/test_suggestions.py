@@ -1,17 +1,11 @@
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
 from attent.tasks.settings import RunSettings
 from attent.tasks.suggestions import (
-    CAPTION_TRAININGS,
     MASKED_EPOCHS,
     MIN_UPDATES,
-    CaptionTraining,
-    experience,
     shortage,
     suggest,
     suggest_labelled,
@@ -89,17 +83,6 @@ def test_a_short_training_says_how_long_it_should_be() -> None:
     assert line(29_000, 5000, 24.5, 1.25, updates=5000, minutes=4).endswith("--updates 100000")
     # long enough, or without patience
     assert line(29_000, 600, 240.5, 8.4, minutes=4) == line(29_000, 600, 200.0, 1.0, minutes=4) == ""
-
-
-def test_the_nearest_training_of_captions_in_the_documentation_is_told() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "train.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([\d,]+) \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
-    numbers = [[float(cell.replace(",", "")) for cell in row] for row in rows]
-    assert [CaptionTraining(*row) for row in numbers] == [*CAPTION_TRAININGS]
-    for training in CAPTION_TRAININGS:
-        line = experience(round(training.pairs * 1.04), training.epochs * 1.04)
-        epochs, pairs = f"{training.epochs:.3g} epochs", f"{training.pairs:,} captions"
-        assert line.startswith(f"elsewhere {epochs} of {pairs} gave a BLEU of {training.bleu:.1f}; ")
 
 
 @pytest.mark.parametrize(

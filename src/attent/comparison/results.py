@@ -135,8 +135,6 @@ MARKERS_PER_LINE = 12
 UPRIGHT_LETTERS = 4
 # Longer names, such as paths, are cut to their last characters to leave room for the figure.
 NAME_LETTERS = 28
-# From this ratio of the largest to the smallest height, powers of ten suffice as ticks.
-WIDE_RANGE = 1000
 
 
 class Point(NamedTuple):
@@ -273,7 +271,7 @@ def plot(figure: Figure) -> Any:
         ticks = sorted(map(float, x_values))
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     if figure.log_y:
-        _set_log_y(axes)
+        axes.set_yscale("log")
     elif figure.kind == "lines":
         axes.set_ylim(bottom=0)
     if names:
@@ -285,29 +283,8 @@ def plot(figure: Figure) -> Any:
     axes.spines[["top", "right"]].set_visible(False)
     if len(figure.series) > 1:
         # below the axes, since dots and bands leave no room inside
-        _add_legend(picture, len(figure.series))
+        picture.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=2)
     return picture
-
-
-def _add_legend(picture: Any, count: int) -> None:
-    """Add a legend of `count` series, with as many columns as fit the picture."""
-    for columns in range(count, 0, -1):
-        legend = picture.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=columns)
-        if columns == 1 or legend.get_window_extent().width < picture.bbox.width:
-            return
-        legend.remove()
-
-
-def _set_log_y(axes: Any) -> None:
-    """Make the vertical axis logarithmic, with plain numbers as ticks if it spans few powers of ten."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    axes.set_yscale("log")
-    bottom, top = axes.get_ylim()
-    if top < WIDE_RANGE * bottom:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _plot_series(axes: Any, figure: Figure, number: int, names: list[str]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
-import re
 import secrets
 import threading
 import time
@@ -45,10 +43,6 @@ from attent.web import listen, static_file
 HOST, PORT = "127.0.0.1", 8765
 # Seconds within which a server must start.
 START_TIMEOUT = 30.0
-# A name, an address, or an IPv6 address in brackets, with an optional port.
-ALLOWED_HOST = re.compile(
-    r"([a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?", re.ASCII | re.IGNORECASE
-)
 # Threads that wait for the scheduler; each takes some memory.
 THREADS = 2
 # The header that describes the numbers in the body.
@@ -93,35 +87,23 @@ def explore(
 
 
 class ExploreServer:
-    """A local server, reachable only from this machine unless other hosts are allowed.
+    """A local server, reachable only from this machine.
 
     Args:
         explorer: computes the answers.
-        host: the address to listen on; if only this machine can reach it, browsers may use it.
         port: the port to listen on; 0 for a free one.
-        allowed_hosts: further names or addresses that browsers may use, with their port if it differs; required if
-            other machines can reach the host.
 
     Raises:
-        ArgumentError: the server cannot listen there, a name is invalid, or other machines can reach it and no name is
-            allowed.
+        ArgumentError: the server cannot listen there.
     """
 
-    def __init__(
-        self, explorer: Explorer, *, host: str = HOST, port: int = PORT, allowed_hosts: Sequence[str] = ()
-    ) -> None:
-        self.is_local = _is_loopback(host)
-        parsed = parse_allowed_hosts(host, allowed_hosts)
+    def __init__(self, explorer: Explorer, *, port: int = PORT) -> None:
         self.explorer, self.token = explorer, secrets.token_urlsafe(24)
-        self._socket = listen(host, port)
+        self._socket = listen(HOST, port)
         self.port = self._socket.getsockname()[1]
-        self.host = f"[{host}]" if ":" in host else host
-        names = [f"{name}:{port or self.port}" for name, port in parsed]
-        if self.is_local:
-            names = [f"{name}:{self.port}" for name in (self.host, "localhost", "127.0.0.1", "[::1]")] + names
-        self._name = names[0]
+        names = [f"{name}:{self.port}" for name in (HOST, "localhost", "[::1]")]
         # browsers omit HTTP's default port
-        hosts = frozenset(name.lower() for full in names for name in (full, full.removesuffix(":80")))
+        hosts = frozenset(name for full in names for name in (full, full.removesuffix(":80")))
         settings = uvicorn.Config(
             application(explorer, hosts=hosts, token=self.token),
             log_level="error", access_log=False, lifespan="off", ws="none", http=DeadlineProtocol, loop="asyncio",
@@ -134,13 +116,13 @@ class ExploreServer:
         deadline = time.monotonic() + START_TIMEOUT
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise ArgumentError(f"the server at {self.host}:{self.port} did not start")
+                raise ArgumentError(f"the server at port {self.port} did not start")
             time.sleep(0.01)
 
     @property
     def address(self) -> str:
         """The URL to open in a browser. Its fragment, which browsers do not send to the server, contains the token."""
-        return f"http://{self._name}/#{self.token}"
+        return f"http://{HOST}:{self.port}/#{self.token}"
 
     def wait(self) -> None:
         """Wait until the server is closed or interrupted by Ctrl-C."""
@@ -182,37 +164,6 @@ class ExploreServer:
 
     def _repr_html_(self) -> str:
         return f'<a href="{self.address}" target="_blank" rel="noopener">{self.address}</a>'
-
-
-def parse_allowed_hosts(host: str, allowed_hosts: Sequence[str]) -> list[tuple[str, int | None]]:
-    """Return the names that browsers may use, each with its port if it has one; arguments as for `ExploreServer`.
-
-    Raises:
-        ArgumentError: a name is invalid, or other machines can reach the host and no name is allowed.
-    """
-    if not _is_loopback(host) and not allowed_hosts:
-        raise ArgumentError(
-            f"other machines can reach host {host!r}: pass --allowed-host with the name that browsers may use"
-        )
-    return [_parse_allowed_host(name) for name in allowed_hosts]
-
-
-def _is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def _parse_allowed_host(name: str) -> tuple[str, int | None]:
-    """Return the name or address that browsers may use, and its port if it has one."""
-    match = ALLOWED_HOST.fullmatch(name)
-    if match is None or match[1] in ("0.0.0.0", "[::]") or int(match[2] or 0) > 65535:
-        raise ArgumentError(
-            f"--allowed-host must be one name or address, such as localhost, [::1] or localhost:9000, got {name!r}"
-        )
-    return match[1], int(match[2]) if match[2] else None
 
 
 def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Guard:

@@ -67,8 +67,10 @@ def read_entries(name: str, data: Any) -> Entries:
     """
     converted = map(_to_python, to_list(name, data))
     items = tuple(_checked_hashable(name, tuple(item) if isinstance(item, list) else item) for item in converted)
-    kinds = {_kind(item) for item in items}
-    return Entries(name, items, "things" if len(kinds) > 1 else next(iter(kinds), None))
+    kinds: list[EntryKind] = [*{_kind(item) for item in items}]
+    if len(kinds) > 1:
+        return Entries(name, items, "things")
+    return Entries(name, items, kinds[0] if kinds else None)
 
 
 def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tuple[Entries, Entries, list[Any]]:

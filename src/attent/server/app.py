@@ -25,7 +25,7 @@ from attent.errors import AttentError
 from attent.server.body import query_parameters, receive_body
 from attent.server.documents import DOWNLOAD, DocumentEndpoints
 from attent.server.endpoints import TextEndpoints
-from attent.server.errors import RequestError, as_request_error, busy, error_body, stopped
+from attent.server.errors import RequestError, as_request_error, busy, stopped
 from attent.server.limits import AddressLimits, Gatekeeper
 from attent.server.pages import Pages
 from attent.server.service import TranslationService
@@ -44,10 +44,8 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_AGE = "1728000"
 # Endpoints that monitoring polls every few seconds; they are not logged.
 QUIET = ("/health", "/ready", "/metrics")
-# Endpoints that queue all of their texts together; documents wait for room in the queue.
-TEXTS, OPENAI = "/translate", "/v1/translations"
-QUEUED = (TEXTS, OPENAI)
-DOCUMENT, DETECT = "/translate_file", "/detect"
+# The endpoint of texts queues all of them together; documents wait for room in the queue.
+TEXTS, DOCUMENT, DETECT = "/translate", "/translate_file", "/detect"
 # Maximum characters of a path.
 MAX_PATH = 2_000
 # Pages; their links are relative to their address.
@@ -158,8 +156,6 @@ def application(
         _route("/suggest", endpoints.suggest, method="POST"),
         _route(DOCUMENT, documents.translate_file, read),
         _route(f"{DOWNLOAD}/{{name}}", documents.download),
-        _route(OPENAI, endpoints.openai_translations, read),
-        _route("/v1/models", endpoints.openai_models),
         _route("/health", health),
         Route("/ready", ready),
         Route("/metrics", numbers),
@@ -243,7 +239,7 @@ class Frame:
         )
         settings, self._gatekeeper = service.settings, gatekeeper
         text, texts = settings.max_text + SPARE, settings.max_texts
-        self._bounds = {TEXTS: texts, OPENAI: texts, DETECT: text} | (
+        self._bounds = {TEXTS: texts, DETECT: text} | (
             {DOCUMENT: settings.max_document} if not settings.disable_files_translation else {}
         )
         # the largest body must always fit if no other is pending
@@ -305,17 +301,17 @@ class Frame:
                 await Response(status_code=200)(scope, bounded_receive, framed_send)
             elif len(scope["path"]) > MAX_PATH:
                 error = RequestError(414, f"Invalid request: a path may have at most {MAX_PATH:,} characters")
-                await _error_response(path, error)(scope, receive, framed_send)
+                await _error_response(error)(scope, receive, framed_send)
             elif endpoint in PAGES and (slashes := len(scope["path"]) - len(path)):
                 # relative as well: a proxy may serve the page below a prefix
                 target = "../" * slashes + path.rpartition("/")[2]
                 await RedirectResponse(target)(scope, bounded_receive, framed_send)
             elif _content_length(scope) > max_body:
                 # a body that is too large is not read
-                await _error_response(path, _too_large(max_body))(scope, receive, framed_send)
-            elif endpoint in QUEUED and scope["method"] == "POST" and self._batcher.is_full:
+                await _error_response(_too_large(max_body))(scope, receive, framed_send)
+            elif endpoint == TEXTS and scope["method"] == "POST" and self._batcher.is_full:
                 # nor is a body that arrives while the queue is full
-                await _error_response(path, self._batcher.refusal())(scope, receive, framed_send)
+                await _error_response(self._batcher.refusal())(scope, receive, framed_send)
             else:
                 await self.app({**scope, "path": path, "raw_path": path.encode()}, bounded_receive, framed_send)
         except (ClientGoneError, ClientDisconnect):
@@ -323,7 +319,7 @@ class Frame:
         except asyncio.CancelledError:
             # uvicorn cancels requests some time after SIGTERM and would log the exception
             if not status:
-                await _error_response(path, stopped())(scope, receive, framed_send)
+                await _error_response(stopped())(scope, receive, framed_send)
         finally:
             if admitted:
                 self._bodies.release(address, admitted)
@@ -344,8 +340,8 @@ def _content_length(scope: Scope) -> int:
 
 
 async def _failure(request: Request, error: Exception) -> Response:
-    return _error_response(request.url.path, as_request_error(error))
+    return _error_response(as_request_error(error))
 
 
-def _error_response(path: str, error: RequestError) -> Response:
-    return JSONResponse(error_body(path, error), error.status, headers=error.headers)
+def _error_response(error: RequestError) -> Response:
+    return JSONResponse({"error": error.message}, error.status, headers=error.headers)

@@ -94,11 +94,6 @@ class Batcher:
         """Return whether the queue has no room for another sentence."""
         return len(self._queue) >= self._settings.queue_limit
 
-    @property
-    def is_idle(self) -> bool:
-        """Return whether no sentence is waiting or running, so that a new one would be translated by itself."""
-        return not self._queue and not self.running
-
     def check_room(self) -> None:
         """Check that the queue has room, before any work is done for the request.
 

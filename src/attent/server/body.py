@@ -44,7 +44,7 @@ MAX_TERMS = 200
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 # Problem reported for a parameter of the wrong type; for all others, that it is not a string.
 PROBLEMS = {
-    **dict.fromkeys(("q", "input"), " is not a string or a list of strings"),
+    "q": " is not a string or a list of strings",
     **dict.fromkeys(("alignment", "stream"), " is not true or false"),
     "alternatives": " is not a number",
 }
@@ -189,9 +189,7 @@ class TranslateParameters(Parameters):
     alternatives: Number = _described("Further translations of each text.", default=0)
     alignment: Flag = _described("Whether to link the words of both texts.", default=False)
     glossary: Terms = _described("Terms with their translations: pairs of both, or an object.", default=None)
-    stream: Flag | Literal["tokens"] = _described(
-        "Whether to send sentences as they are translated, and a single one token by token.", default=False
-    )
+    stream: Flag = _described("Whether to send sentences as they are translated.", default=False)
     api_key: Key = ""
 
 
@@ -211,18 +209,6 @@ class DocumentParameters(Parameters, arbitrary_types_allowed=True):
     source: str = _described("The language of the document, or auto.", "en")
     target: str = _described("The language to translate to.", "de")
     api_key: Key = ""
-
-
-class OpenAIParameters(Parameters):
-    """Parameters of POST /v1/translations."""
-
-    model: str = _described("A run by its languages; chosen by them if left out.", "en-de", default="")
-    input: Texts = _described("A text, or a list of texts.", "Two men are talking.")
-    target_language: str = _described("The language to translate to.", "de")
-    source_language: str = _described(
-        "The language of the texts: the model's, or detected, if left out.", "en", default=""
-    )
-    stream: Flag = _described("Whether to send sentences as they are translated.", default=False)
 
 
 def _kind(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""Endpoints that translate texts, compatible with LibreTranslate's interface and with OpenAI's."""
+"""Endpoints that translate texts, compatible with LibreTranslate's interface."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from starlette.responses import Response
 from attent.alignment.pharaoh import pharaoh
 from attent.documents import FORMATS
 from attent.server.batcher import prepare
-from attent.server.body import DetectParameters, OpenAIParameters, TranslateParameters, read_parameters
-from attent.server.engines import ServedRun
-from attent.server.errors import OBJECTS, Event, RequestError, error_body, event_stream, invalid
+from attent.server.body import DetectParameters, TranslateParameters, read_parameters
+from attent.server.errors import Event, RequestError, event_stream, invalid
 from attent.server.limits import Gatekeeper
 from attent.server.service import (
     AUTO,
@@ -30,7 +29,7 @@ FRONTEND_TIMEOUT = 500
 
 
 class TextEndpoints:
-    """The endpoints for LibreTranslate clients, and those for OpenAI-compatible clients below /v1.
+    """The endpoints for LibreTranslate clients.
 
     Args:
         service: the service that translates.
@@ -53,17 +52,13 @@ class TextEndpoints:
             return _answer(await self._service.translate(texts, wish.source, wish.target, options), wish)
 
         async def events() -> AsyncGenerator[Event, None]:
-            has_tokens = wish.stream == "tokens"
-            async for item in self._service.stream(texts, wish.source, wish.target, options, has_tokens=has_tokens):
+            async for item in self._service.stream(texts, wish.source, wish.target, options):
                 if isinstance(item, TextPiece):
-                    kind = "piece" if item.is_final else "growing"
-                    yield {"kind": kind, "text": item.text, "sentence": item.sentence, "piece": item.piece}
+                    yield {"kind": "piece", "text": item.text, "sentence": item.sentence, "piece": item.piece}
                 else:
                     yield {"kind": "done", **_answer(item, wish)}
 
-        return await event_stream(
-            events(), lambda error: {"kind": "error", "error": error.message, "status": error.status}
-        )
+        return await event_stream(events())
 
     async def detect(self, request: Request) -> list[dict[str, Any]]:
         """Answer POST /detect."""
@@ -100,71 +95,6 @@ class TextEndpoints:
     async def suggest(self, request: Request) -> dict[str, Any]:
         """Refuse POST /suggest: suggestions are not collected."""
         raise RequestError(403, "Suggestions are disabled on this server.")
-
-    async def openai_models(self, request: Request) -> dict[str, Any]:
-        """Answer GET /v1/models with the runs, each named after its languages."""
-        models = [
-            {
-                "id": model_name(run),
-                "object": "model",
-                "created": run.created,
-                "owned_by": "attent",
-                "source_language": run.source,
-                "target_language": run.target,
-            }
-            for run in self._service.catalog.runs
-        ]
-        return {"object": "list", "data": models}
-
-    async def openai_translations(self, request: Request) -> dict[str, Any] | Response:
-        """Answer POST /v1/translations."""
-        values = await read_parameters(request, self._settings)
-        wish = OpenAIParameters.of(values)
-        source, target = wish.source_language, wish.target_language
-        if wish.model:
-            run = next((run for run in self._service.catalog.runs if model_name(run) == wish.model), None)
-            if run is None:
-                raise RequestError(404, f"The model {wish.model} does not exist: GET /v1/models lists those that do")
-            source = source or run.source
-            if (source, target) != (run.source, run.target):
-                raise invalid(f"the model {wish.model} translates {run.source} to {run.target}")
-        texts = check_size(self._settings, wish.input)
-        self._gatekeeper.admit(request, values, len(texts))
-        if not wish.stream:
-            return self._openai_answer(await self._service.translate(texts, source or AUTO, target), source, target)
-
-        async def events() -> AsyncGenerator[Event, None]:
-            async for item in self._service.stream(texts, source or AUTO, target):
-                if not isinstance(item, TextPiece):
-                    yield {"type": "translation.done", **self._openai_answer(item, source, target)}
-                # a delta cannot be replaced later, as the beginning of a sentence would be
-                elif item.is_final:
-                    indices = {"index": item.text, "sentence": item.sentence}
-                    yield {"type": "translation.text.delta", **indices, "delta": item.piece}
-
-        return await event_stream(events(), lambda error: {"type": "error", **error_body(OBJECTS, error)})
-
-    def _openai_answer(self, results: Sequence[TranslatedText], source: str, target: str) -> dict[str, Any]:
-        data: list[dict[str, Any]] = []
-        for index, result in enumerate(results):
-            language = result.detection.language if result.detection else source
-            run = self._service.catalog.find(language, target)
-            data.append(
-                {
-                    "object": "translation",
-                    "index": index,
-                    "text": result.text,
-                    "source_language": language,
-                    # a text that is already in the target language passes through no model
-                    "model": model_name(run) if run else None,
-                }
-            )
-        return {"object": "list", "data": data, "target_language": target}
-
-
-def model_name(run: ServedRun) -> str:
-    """Return the run's name for clients, such as en-de."""
-    return f"{run.source}-{run.target}"
 
 
 def _answer(results: Sequence[TranslatedText], wish: TranslateParameters) -> dict[str, Any]:

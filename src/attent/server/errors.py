@@ -6,7 +6,7 @@ Events are server-sent, one JSON object each; an error after the first event is 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -15,9 +15,6 @@ from starlette.responses import StreamingResponse
 
 from attent.errors import AttentError, shortened
 
-# Errors of paths with this prefix are objects, for OpenAI-compatible clients.
-OBJECTS = "/v1/"
-TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 EVENT_TYPE = "text/event-stream"
 # Proxies must not buffer events.
 EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -68,27 +65,12 @@ def as_request_error(error: Exception) -> RequestError:
             return RequestError(500, "Internal Server Error")
 
 
-def error_body(path: str, error: RequestError) -> dict[str, Any]:
-    """Return an error as JSON: in LibreTranslate's form, or below /v1 as an object for OpenAI-compatible clients.
-
-    Args:
-        path: the endpoint's path.
-        error: the error.
-    """
-    if not path.startswith(OBJECTS):
-        return {"error": error.message}
-    kind = TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
-    return {"error": {"message": error.message, "type": kind, "param": None, "code": None}}
-
-
-async def event_stream(
-    events: AsyncGenerator[Event, None], error_event: Callable[[RequestError], Event]
-) -> StreamingResponse:
+async def event_stream(events: AsyncGenerator[Event, None]) -> StreamingResponse:
     """Return a response that streams events.
 
     Args:
-        events: the events, at least one. An error before the first is raised, so that the response has its status.
-        error_event: builds the last event from a later error, when the status was already sent.
+        events: the events, at least one. An error before the first is raised, so that the response has its status; a
+            later one becomes the last event.
     """
     first = await anext(events)
 
@@ -99,7 +81,8 @@ async def event_stream(
                 async for event in events:
                     yield _line(event)
             except Exception as error:
-                yield _line(error_event(as_request_error(error)))
+                request_error = as_request_error(error)
+                yield _line({"kind": "error", "error": request_error.message, "status": request_error.status})
 
     return StreamingResponse(lines(), media_type=EVENT_TYPE, headers=EVENT_HEADERS)
 

@@ -16,7 +16,7 @@ from attent.search.search import SourceText
 from attent.search.settings import SearchSettings
 from attent.server.batcher import Batcher, prepare
 from attent.server.document_processes import DocumentProcesses
-from attent.server.engines import RunCatalog, ServedRun, TokenWork, TranslatedSentence, TranslationWork
+from attent.server.engines import RunCatalog, ServedRun, TranslatedSentence, TranslationWork
 from attent.server.errors import RequestError, invalid
 from attent.server.settings import ServerSettings
 from attent.tasks.translation.glossary import Glossary
@@ -63,19 +63,17 @@ class TranslationOptions:
 
 
 class TextPiece(NamedTuple):
-    """The next part of a streamed translation; the final pieces of a text, joined, are its translation.
+    """The next part of a streamed translation; the pieces of a text, joined, are its translation.
 
     Args:
         text: the index of the text.
         sentence: the index of the sentence in it; 0 for HTML, which is sent as a whole.
         piece: the translated sentence with the surrounding whitespace.
-        is_final: False for the beginning of a sentence, which the next piece replaces.
     """
 
     text: int
     sentence: int
     piece: str
-    is_final: bool = True
 
 
 class PreparedText(NamedTuple):
@@ -193,8 +191,6 @@ class TranslationService:
         source: str,
         target: str,
         options: TranslationOptions | None = None,
-        *,
-        has_tokens: bool = False,
     ) -> AsyncGenerator[TextPiece | list[TranslatedText], None]:
         """Translate texts, and yield each sentence as soon as it and those before it are translated.
 
@@ -205,8 +201,6 @@ class TranslationService:
             source: see `translate`.
             target: see `translate`.
             options: see `translate`.
-            has_tokens: whether to yield a single sentence token by token if the server is idle and the search is
-                greedy.
         """
         self.check_languages(source, target)
         self.batcher.check_room()
@@ -216,44 +210,21 @@ class TranslationService:
         # the first sentence is ready early, and the others share batches: more parts took twice as long as one
         waiting = [(source, replace(work, part=1 if index == 0 else 2)) for index, (source, work) in enumerate(sources)]
         is_plain = options.format == "text"
-        can_grow = has_tokens and is_plain and len(waiting) == 1 and waiting[0][1].is_greedy and self.batcher.is_idle
         answers: list[TranslatedText] = []
-        async with aclosing(self._stream_tokens(*waiting[0]) if can_grow else self.batcher.stream(waiting)) as results:
+        async with aclosing(self.batcher.stream(waiting)) as results:
             for index, text in enumerate(prepared):
                 translated: list[TranslatedSentence] = []
                 for split in text.splits:
                     for number, after in enumerate(split.between[1:]):
                         before = "" if number else split.between[0]
-                        while isinstance(result := await anext(results), str):
-                            yield TextPiece(index, number, before + result, is_final=False)
-                        translated.append(result)
+                        translated.append(await anext(results))
                         if is_plain:
-                            yield TextPiece(index, number, before + result.texts[0] + after)
+                            yield TextPiece(index, number, before + translated[-1].texts[0] + after)
                 answers.append(await prepare(len(texts[index]), _assemble, text, iter(translated), options))
                 # the tags of HTML are known only at its end
                 if not is_plain or not translated:
                     yield TextPiece(index, 0, answers[-1].text)
         yield answers
-
-    async def _stream_tokens(
-        self, source: SourceText, work: TranslationWork
-    ) -> AsyncGenerator[str | TranslatedSentence, None]:
-        """Yield the growing translation of a sentence, and finally the translated sentence."""
-        loop, growing = asyncio.get_running_loop(), asyncio.Queue[str | None]()
-
-        def report(text: str) -> None:
-            loop.call_soon_threadsafe(growing.put_nowait, text)
-
-        by_token = TokenWork(work, report)
-        task = asyncio.ensure_future(self.batcher.submit([source], by_token))
-        task.add_done_callback(lambda _: growing.put_nowait(None))
-        try:
-            while (text := await growing.get()) is not None:
-                yield text
-            yield (await task)[0]
-        finally:
-            by_token.is_stopped.set()
-            task.cancel()
 
     def _prepare(
         self, texts: Sequence[str], source: str, target: str, options: TranslationOptions

@@ -11,7 +11,6 @@ from pydantic.json_schema import GenerateJsonSchema
 from attent.server.body import (
     DetectParameters,
     DocumentParameters,
-    OpenAIParameters,
     Parameters,
     TranslateParameters,
 )
@@ -76,7 +75,7 @@ LINKS = _text("Links between words parted by spaces, source-target, from 0.", "0
 EVENTS = "With stream: server-sent events, a JSON object each, the last of kind done or error."
 
 
-def _answers(description: str, content: Schema | None = None, *statuses: int, error: str = "Error") -> Schema:
+def _answers(description: str, content: Schema | None = None, *statuses: int) -> Schema:
     """Return an endpoint's responses: 200 and the errors."""
     answers: Schema = {"200": {"description": description, **({"content": content} if content else {})}}
     for status in statuses:
@@ -85,7 +84,7 @@ def _answers(description: str, content: Schema | None = None, *statuses: int, er
             if status == 429
             else {}
         )
-        answers[str(status)] = {"description": ERRORS[status], "content": _content(_ref(error)), **header}
+        answers[str(status)] = {"description": ERRORS[status], "content": _content(_ref("Error")), **header}
     return answers
 
 
@@ -101,16 +100,6 @@ def _post(summary: str, body: Schema, responses: Schema, *, kinds: tuple[str, ..
 # The named schemas of responses.
 SCHEMAS: dict[str, Schema] = {
     "Error": _object("error", error=_text("The reason.", "Invalid request: missing q parameter")),
-    "ErrorObject": _object(
-        "error",
-        error=_object(
-            "message type",
-            message=_text("The reason."),
-            type=_text("Its kind.", "invalid_request_error"),
-            param={"type": "null"},
-            code={"type": "null"},
-        ),
-    ),
     "Translated": _object(
         "translatedText",
         translatedText=_one_or_list(PLAIN, "A text for a text, a list for a list; so are the others."),
@@ -120,38 +109,12 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Event": _object(
         "kind",
-        kind={"enum": ["growing", "piece", "done", "error"], "description": "done has Translated's members too."},
+        kind={"enum": ["piece", "done", "error"], "description": "done has Translated's members too."},
         text={"type": "integer", "description": "Which of the texts."},
         sentence={"type": "integer", "description": "Which of its sentences."},
-        piece=_text("The translated sentence with the spaces around it; where it is growing, its beginning."),
+        piece=_text("The translated sentence with the spaces around it."),
         error=PLAIN,
         status={"type": "integer", "description": "The status that the error would have had."},
-    ),
-    "Translations": _object(
-        "object data target_language",
-        object={"const": "list"},
-        data=_list(
-            _object(
-                "object index text",
-                object={"const": "translation"},
-                index={"type": "integer"},
-                text=PLAIN,
-                source_language=LANGUAGE,
-                model={"type": ["string", "null"]},
-            )
-        ),
-        target_language=LANGUAGE,
-    ),
-    "DeltaEvent": _object(
-        "type",
-        type={
-            "enum": ["translation.text.delta", "translation.done", "error"],
-            "description": "done has Translations' members too.",
-        },
-        index={"type": "integer", "description": "Which of the texts."},
-        sentence={"type": "integer", "description": "Which of its sentences."},
-        delta=_text("The translated sentence with the spaces around it."),
-        error={"type": "object"},
     ),
 }
 
@@ -200,40 +163,6 @@ PATHS: dict[str, Schema] = {
         "Suggest a better translation",
         _object("q s source target", q=PLAIN, s=_text("The suggestion."), source=LANGUAGE, target=LANGUAGE),
         {"403": {"description": "Suggestions are not collected.", "content": _content(_ref("Error"))}},
-    ),
-    "/v1/translations": _post(
-        "Translate texts, for clients that speak as OpenAI's do",
-        _parameters(OpenAIParameters),
-        _answers(
-            "The translations. With stream: server-sent events, the last of type translation.done or error.",
-            _content(_ref("Translations")) | _content(_ref("DeltaEvent"), "text/event-stream"),
-            *USUAL,
-            error="ErrorObject",
-        )
-        | {"404": {"description": "There is no such model.", "content": _content(_ref("ErrorObject"))}},
-        kinds=("application/json",),
-    ),
-    "/v1/models": _get(
-        "The runs, each named by its languages",
-        "The models.",
-        _content(
-            _object(
-                "object data",
-                object={"const": "list"},
-                data=_list(
-                    _object(
-                        "id object",
-                        id=_text("Its name.", "en-de"),
-                        object={"const": "model"},
-                        created={"type": "integer", "description": "When it was written, in seconds since 1970."},
-                        owned_by=PLAIN,
-                        source_language=LANGUAGE,
-                        target_language=LANGUAGE,
-                    )
-                ),
-            )
-        ),
-        "translation",
     ),
     "/languages": _get(
         "The languages that are served",

@@ -58,7 +58,7 @@ class Evaluator(ABC):
     Attributes:
         search: search settings of a translation model.
         rows: number of validation examples if validation takes about as long per example as training; 0 if much less.
-        reads_sentences: whether its training is comparable to those of `attent.tasks.suggestions.CAPTION_TRAININGS`.
+        reads_sentences: whether its training can be short by the epochs that `attent.tasks.suggestions` recommends.
     """
 
     search: SearchSettings = GREEDY

@@ -21,7 +21,7 @@ from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks import word_vectors
 from attent.tasks.evaluation import Results, Say, without_intervals
 from attent.tasks.settings import RunSettings
-from attent.tasks.suggestions import experience, shortage
+from attent.tasks.suggestions import shortage
 from attent.tasks.task import Vocabularies, task_of
 from attent.text.batches import Examples
 from attent.text.readers import STANDARD_INPUT
@@ -86,9 +86,8 @@ def follow(
             model, embeddings = _new_model(settings, config, vocabularies, init_from)
             is_new = init_from is None and embeddings is None
             run.begin(config, *vocabularies.tokenizers, files=vocabularies.files, start=None if is_new else model)
-            model, is_adapted = model.to(device), init_from is not None
             return _train(
-                run, config, settings, corpus, vocabularies, model, progress, processes, 0, embeddings, is_adapted
+                run, config, settings, corpus, vocabularies, model.to(device), progress, processes, 0, embeddings
             )
 
 
@@ -245,7 +244,6 @@ def _train(
     processes: Processes,
     update: int,
     embeddings: word_vectors.EmbeddingInit | None = None,
-    is_adapted: bool = False,
 ) -> Results:
     """Train and evaluate the model of a run folder that has been started, and finish the folder."""
     message = {"config": config.model_dump(mode="json"), "files": dict(vocabularies.files)}
@@ -265,9 +263,7 @@ def _train(
         progress.say(line)
 
     def announce(budget: Budget) -> list[str]:
-        budget = replace(budget, validation_seconds=budget.epoch_seconds * evaluator.rows / len(examples))
-        has_experience = evaluator.reads_sentences and not is_adapted
-        return [*budget.lines(), *([experience(len(examples), budget.epochs)] if has_experience else [])]
+        return replace(budget, validation_seconds=budget.epoch_seconds * evaluator.rows / len(examples)).lines()
 
     with open_loggers(training.loggers, run.path, update) as log_scalars:
 

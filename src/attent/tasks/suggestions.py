@@ -8,7 +8,7 @@ Transformer translates best (Wu et al. 2021, §4.2, arXiv:2105.14462).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, log
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attent.errors import ArgumentError, DataError
@@ -68,31 +68,6 @@ BY_PAIRS = (
 SHORT_MINUTES, SHORT_DROPOUT = 10, 0.1
 # A training that ends before this share of the suggested epochs is reported as short.
 SHORTAGE = 1 / 3
-
-
-class CaptionTraining(NamedTuple):
-    """A training on the first captions of Multi30k, English to German, with the suggested settings.
-
-    Args:
-        pairs: captions to train on.
-        minutes: training time on one core of an AMD EPYC (Zen 3).
-        epochs: passes over the captions.
-        bleu: BLEU on the 1,014 validation captions with greedy search.
-    """
-
-    pairs: int
-    minutes: int
-    epochs: float
-    bleu: float
-
-
-# The table of docs/train.md.
-CAPTION_TRAININGS = (
-    CaptionTraining(2_000, 2, 13.7, 4.6),
-    CaptionTraining(2_000, 4, 27.3, 11.6),
-    CaptionTraining(10_000, 2, 3.34, 6.1),
-    CaptionTraining(29_000, 2, 1.19, 14.8),
-)
 
 
 def count_lines(files: Mapping[str, str]) -> tuple[int, int]:
@@ -161,19 +136,6 @@ def suggest(
 
 def _size(pairs: int) -> Size:
     return next(size for size in BY_PAIRS if pairs < size.below)
-
-
-def experience(pairs: int, epochs: float) -> str:
-    """Describe the training in `CAPTION_TRAININGS` with the closest numbers of pairs and epochs, in one line."""
-    ratios = {
-        outcome: abs(log(outcome.pairs / pairs)) + abs(log(outcome.epochs / max(epochs, 1e-9)))
-        for outcome in CAPTION_TRAININGS
-    }
-    nearest = min(ratios, key=ratios.__getitem__)
-    return (
-        f"elsewhere {nearest.epochs:.3g} epochs of {nearest.pairs:,} captions gave a BLEU of {nearest.bleu:.1f}; "
-        "docs/train.md has it by lines and minutes"
-    )
 
 
 def shortage(training: TrainingSettings, result: TrainingResult, pairs: int) -> str | None:

@@ -14,8 +14,6 @@ from attent.attention.call import Call
 from attent.attention.maps.tiles import Tile
 from attent.errors import ArgumentError, ShapeError, brief
 
-# Keys whose largest weight is computed before single keys are compared.
-CHUNK = 64
 # Rows are reduced before keys if that makes them fewer by at least this factor.
 MIN_RATIO = 1.5
 # The numbers of `HeadStatistics`.
@@ -50,8 +48,8 @@ def top(call: Call, tiles: Iterable[Tile], count: int) -> TopKeys:
             before = begin - padded_begin
             columns = torch.nn.functional.pad(columns, (before, count - before - columns.shape[-1]))
             begin = padded_begin
-        index, weights[tile.index] = _top_indices_and_values(columns, count)
-        keys[tile.index] = index + begin
+        best = columns.topk(count, -1)
+        keys[tile.index], weights[tile.index] = best.indices + begin, best.values
     return TopKeys(keys, weights)
 
 
@@ -62,7 +60,7 @@ def argmax(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """
     result = torch.zeros(call.batch, call.heads, call.queries, dtype=torch.int64, device=call.device)
     for tile in tiles:
-        keys = _first_argmax(tile.weights) + (tile.columns.start or 0)
+        keys = tile.weights.argmax(-1) + (tile.columns.start or 0)
         result[tile.index] = keys if tile.fully_masked is None else keys.masked_fill(tile.fully_masked[..., 0], 0)
     return result
 
@@ -96,60 +94,12 @@ def received_weight(call: Call, tiles: Iterable[Tile]) -> Tensor:
 def mean_distance(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """Return Σⱼ αᵢⱼ |p(i) − j| of each query, (B, H, Tq), in tokens; 0 for a fully masked one."""
     result = torch.zeros(call.batch, call.heads, call.queries, dtype=call.accumulation_dtype, device=call.device)
-    rows, parts = None, ()
     for tile in tiles:
-        if rows != tile.rows or len(tile.pairs.query_position) > 1:
-            rows, parts = tile.rows, _column_distances(call, tile)
-        total = result[tile.index]
-        for columns, gap, offset in parts:
-            weights = tile.weights[..., columns]
-            if offset is None:
-                total += (weights * gap).sum(-1)
-            else:
-                # one product gives Σ α and Σ α times the distance from the tile's nearest row, and no term is negative
-                sums = gap @ weights.mT  # (b, h, 2, rows)
-                total += sums[..., 0, :] * offset + sums[..., 1, :]
-        result[tile.index] = total
+        query, key = tile.pairs.broadcast_positions()
+        query = query if query.shape[0] == 1 else query[tile.batches]  # (b|1, 1, rows, 1)
+        distances = (query - key).abs().to(call.accumulation_dtype)
+        result[tile.index] += (tile.weights * distances).sum(-1)
     return result
-
-
-class _ColumnDistances(NamedTuple):
-    """Some columns of a tile, counted from its first, and their distances.
-
-    Between the rows, these are the distances from each row (b|1, 1, rows, n), without offsets. Elsewhere they are ones
-    and the distances from the nearest row, (2, n), and `row_offsets` the distance of each row from that row, (b|1, 1,
-    rows).
-    """
-
-    columns: slice
-    distances: Tensor
-    row_offsets: Tensor | None
-
-
-def _column_distances(call: Call, tile: Tile) -> tuple[_ColumnDistances, ...]:
-    """Split a tile's columns into those before all of its rows, those after all, and those between."""
-    query, key = tile.pairs.broadcast_positions()
-    query = query if query.shape[0] == 1 else query[tile.batches]  # (b|1, 1, rows, 1)
-    nearest, furthest = query.amin(), query.amax()
-    before, within = int((key < nearest).sum()), int((key <= furthest).sum())
-    parts: list[_ColumnDistances] = []
-    for columns, row in ((slice(0, before), nearest), (slice(within, len(key)), furthest)):
-        if columns.stop > columns.start:
-            gap = (key[columns] - row).abs()
-            parts.append(
-                _ColumnDistances(
-                    columns,
-                    torch.stack((torch.ones_like(gap), gap)).to(call.accumulation_dtype),
-                    (query[..., 0] - row).abs().to(call.accumulation_dtype),
-                )
-            )
-    if within > before:
-        parts.append(
-            _ColumnDistances(
-                slice(before, within), (query - key[before:within]).abs_().to(call.accumulation_dtype), None
-            )
-        )
-    return tuple(parts)
 
 
 def reduce_spans(
@@ -298,45 +248,6 @@ def _reduce_rows_by_span(row_spans: Tensor, weights: Tensor, *, is_max: bool) ->
         return distinct, torch.stack([part.amax(2) for part in weights.split(lengths.tolist(), 2)], 2)
     sums = weights.new_zeros(*weights.shape[:2], len(distinct), weights.shape[3])
     return distinct, sums.index_add_(2, inverse, weights)
-
-
-def _top_indices_and_values(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the index and value of the `count` largest of each row.
-
-    First the best chunks, then the best within these.
-    """
-    length = weights.shape[-1]
-    chunks = length // CHUNK
-    if chunks <= 2 * count:
-        best = weights.topk(count, -1)
-        return best.indices, best.values
-    chunked = weights[..., : chunks * CHUNK].unflatten(-1, (chunks, CHUNK))
-    best_chunks = (
-        chunked.amax(-1).topk(count, -1).indices
-    )  # the largest numbers lie in the chunks of the largest maxima
-    # copying whole chunks is faster than gathering single numbers
-    row = torch.arange(best_chunks[..., 0].numel(), device=weights.device).reshape(*best_chunks.shape[:-1], 1)
-    picked = chunked.reshape(-1, CHUNK).index_select(0, (row * chunks + best_chunks).flatten())
-    picked = picked.view(*best_chunks.shape[:-1], count * CHUNK)
-    rest = weights[..., chunks * CHUNK :]
-    best = (torch.cat((picked, rest), -1) if rest.shape[-1] else picked).topk(count, -1)
-    inside = best_chunks.gather(-1, (best.indices // CHUNK).clamp(max=count - 1)) * CHUNK + best.indices % CHUNK
-    in_rest = best.indices - count * CHUNK
-    return torch.where(in_rest < 0, inside, in_rest + chunks * CHUNK), best.values
-
-
-def _first_argmax(weights: Tensor) -> Tensor:
-    """Return the index of the largest number of each row, the first in a tie.
-
-    First the best chunk, then the best within it.
-    """
-    length = weights.shape[-1]
-    if length % CHUNK or length < 4 * CHUNK:
-        return weights.argmax(-1)
-    chunks = weights.unflatten(-1, (-1, CHUNK))
-    best = chunks.amax(-1).argmax(-1, keepdim=True)  # (b, h, rows, 1)
-    within = chunks.gather(-2, best[..., None].expand(*best.shape, CHUNK))[..., 0, :]
-    return best[..., 0] * CHUNK + within.argmax(-1)
 
 
 class HeadStatistics:

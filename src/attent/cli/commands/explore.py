@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from attent.explorer.server import ExploreServer
     from attent.tasks.classification.inputs import Data
 
-HOST, PORT, MAX_LENGTH = "127.0.0.1", 8765, 32_768
+PORT, MAX_LENGTH = 8765, 32_768
 # Seconds to wait for a running computation after Ctrl-C.
 PATIENCE = 3.0
 
@@ -42,10 +42,6 @@ class Exploration:
 class Address:
     """Options for the address of the explorer."""
 
-    host: Annotated[str, Help("Address to listen on; only this machine can connect unless given.")] = HOST
-    allowed_host: Annotated[
-        tuple[str, ...], Help("Host name that browsers may use if others can reach --host; repeatable.", "NAME[:PORT]")
-    ] = ()
     port: Annotated[int, Bound(0, 65535), Help("Port to listen on; 0 for a free one.")] = PORT
     browse: Annotated[bool, Flag("--open/--no-open"), Help("Open the page in a browser.")] = True
 
@@ -71,10 +67,8 @@ def explore(
     registry.check("score", score)
     registry.check("normalizer", normalizer)
     from attent.explorer.explorer import Explorer
-    from attent.explorer.server import ExploreServer, parse_allowed_hosts
+    from attent.explorer.server import ExploreServer
 
-    # checked before a run is loaded, which may take long
-    parse_allowed_hosts(address.host, address.allowed_host)
     model = loading.pretrained(run)
     if model is None:
         loaded_runs, text = _load_runs((run, second_run), exploration, loading)
@@ -88,7 +82,7 @@ def explore(
             (bool(text) is (file is not None), "a Hugging Face model needs exactly one text: give --text or --file"),
         )
         explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
-    server = ExploreServer(explorer, host=address.host, port=address.port, allowed_hosts=address.allowed_host)
+    server = ExploreServer(explorer, port=address.port)
     _run(server, address)
 
 
@@ -96,11 +90,7 @@ def _run(server: ExploreServer, address: Address) -> None:
     """Open the page, and wait for Ctrl-C."""
     try:
         print(server.address, flush=True)
-        say(
-            "press Ctrl-C to stop"
-            if server.is_local
-            else f"anybody who can reach {address.host} can use this address, unencrypted; press Ctrl-C to stop"
-        )
+        say("press Ctrl-C to stop")
         if address.browse:
             import webbrowser
 

@@ -111,7 +111,7 @@ class Translator {
     }
     const request = this.request = new AbortController();
     const [source, target] = [this.source.value, this.target.value];
-    const question = { q: text, source, target, alignment: true, stream: "tokens", alternatives: this.hasAlternatives ? ALTERNATIVES : 0 };
+    const question = { q: text, source, target, alignment: true, stream: true, alternatives: this.hasAlternatives ? ALTERNATIVES : 0 };
     if (this.key.value) question.api_key = this.key.value;
     this.output.setAttribute("aria-busy", "true");
     let written = "";
@@ -120,8 +120,8 @@ class Translator {
         if (request !== this.request) return;
         if (event.kind === "done") this.done(text, event);
         else {
-          this.grow(written + event.piece);
-          if (event.kind === "piece") written += event.piece;
+          written += event.piece;
+          this.grow(written);
         }
       }
     } catch (error) {
