@@ -46,7 +46,7 @@ from attent.tasks.translation.translator import load
 MAX_CONNECTIONS = 16_384
 # Seconds of work that may wait in the queue under overload.
 QUEUE_SECONDS = 0.5
-GONE, SLOW, MALFORMED, FULL = 1_000, 200, 2_000, 8
+GONE, SLOW, MALFORMED, RELOADS, FULL = 1_000, 200, 2_000, 3, 8
 # Bytes of an upload that is stored on disk while it waits.
 LARGE_UPLOAD = 2 * 2**20
 # Seconds after which the server must have disconnected the slow clients.
@@ -277,6 +277,15 @@ def malformed_body(draw: random.Random, texts: Sequence[str]) -> bytes:
             return body
 
 
+async def reloads(server: Server, work: Workload, run: Path, count: int) -> str:
+    """Rewrite the run's config, so that the run is reloaded while it is served."""
+    for _ in range(count):
+        shutil.copy(run / "config.json", run / "config.new")
+        (run / "config.new").replace(run / "config.json")
+        await asyncio.sleep(2)
+    return f"{count} reloads"
+
+
 async def slow(server: Server, work: Workload, run: Path, count: int) -> str:
     """Send headers and bodies byte by byte, and read no answers, until the server closes the connections."""
     config, closed = read_config(run), 0
@@ -373,6 +382,7 @@ def document_request(content: bytes, source: str, target: str) -> bytes:
 FAULTS: dict[str, tuple[Callable[[Server, Workload, Path, int], Coroutine[Any, Any, str]], int]] = {
     "clients that go": (clients_gone, GONE),
     "malformed bodies": (malformed, MALFORMED),
+    "reloads": (reloads, RELOADS),
     "a full disk": (disk_full, FULL),
     "slow clients": (slow, SLOW),
 }

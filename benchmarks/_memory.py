@@ -1,4 +1,4 @@
-"""The memory of a server over rounds of the same requests, and faults, to see whether it keeps growing."""
+"""The memory of a server over rounds of the same requests, faults and reloads, to see whether it keeps growing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from _faults import MAX_CONNECTIONS, clients_gone, disk_full, malformed
+from _faults import MAX_CONNECTIONS, clients_gone, disk_full, malformed, reloads
 from _serving import CLIENTS, Server, ask_side_by_side, check_answered, endless, workload
 
 from attent.benchmark.report import Column, ResultTable, Row
 
-# Per round: requests, clients that disconnect, malformed bodies, and documents on a full disk.
-REQUESTS, GONE, MALFORMED, FULL = 1_000, 100, 100, 2
+# Per round: requests, clients that disconnect, malformed bodies, reloads of the run, and documents on a full disk.
+REQUESTS, GONE, MALFORMED, RELOADS, FULL = 1_000, 100, 100, 2, 2
 
 
 def memory_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTable], list[str]]:
@@ -36,6 +36,7 @@ def memory_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTabl
                     (clients_gone, GONE),
                     (malformed, MALFORMED),
                     (disk_full, FULL),
+                    (reloads, RELOADS),
                 ):
                     asyncio.run(faults(server, work, copy, count))
                 rows.append(row(f"after round {number}", server))
@@ -47,7 +48,7 @@ def memory_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTabl
     ]
     note = (
         f"A round: {REQUESTS:,} requests of {CLIENTS} clients, {GONE} clients that go, {MALFORMED} malformed bodies, "
-        f"{FULL} documents that the disk does not take."
+        f"{FULL} documents that the disk does not take, {RELOADS} reloads."
     )
     return [ResultTable("", columns, rows)], [note]
 

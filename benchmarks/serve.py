@@ -4,9 +4,9 @@
     scripts/bench serve idle RUN SOURCES                               a single request beside the same sentence offline
     scripts/bench serve same RUN SOURCES [--answers 20000]             answers under load beside offline translations
     scripts/bench serve overload RUN SOURCES [--seconds 60]            twice the requests that the server can handle
-    scripts/bench serve memory RUN SOURCES [--rounds 3]                memory after rounds of requests and faults
+    scripts/bench serve memory RUN SOURCES [--rounds 3]                memory after rounds of requests, faults, reloads
     scripts/bench serve hostile RUN SOURCES [--seconds 60]             the worst requests at once, and others with them
-    scripts/bench serve faults RUN SOURCES [--minutes 0] [--share 1]   bad clients and a full disk
+    scripts/bench serve faults RUN SOURCES [--minutes 0] [--share 1]   bad clients, reloads and a full disk
 
 RUN is a run folder that names its languages, SOURCES a file in its source language with one text per line. The clients
 run in this process, on the same cores as the servers. The CTranslate2 row needs `attent export RUN --to ctranslate2`.

@@ -1,4 +1,4 @@
-"""A server as its clients find it: theirs, unmodified, over a socket; and a signal to stop."""
+"""A server as its clients find it: theirs, unmodified, over a socket; reloading; and a signal to stop."""
 
 from __future__ import annotations
 
@@ -239,6 +239,28 @@ def test_what_takes_too_long_after_sigterm_is_given_up(
     assert "Traceback" not in capsys.readouterr().err
 
 
+def test_a_run_that_is_being_loaded_at_sigterm_is_given_up(
+    own_server: TranslationServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translation_server, "PATIENCE", 0.5)
+    monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
+    has_begun, is_over = threading.Event(), threading.Event()
+
+    def load(*arguments: object) -> None:
+        has_begun.set()
+        assert is_over.wait(60)
+
+    monkeypatch.setattr(own_server.catalog, "reload", load)
+    with listen("127.0.0.1", 0) as listener:
+        stopper = stop_once(has_begun.is_set)
+        try:
+            # the process is to be ended without Python's own end, which the thread would abort
+            assert not own_server.run(listener, stopper.start)
+        finally:
+            is_over.set()
+    stopper.join()
+
+
 READER = """
 import pathlib
 from attent.server import document_worker
@@ -296,22 +318,25 @@ def test_a_forwarded_address_is_believed_of_trusted_proxies_alone(run: Path) -> 
     stop(process)
 
 
-def test_looks_at_documents_go_on_after_a_failure(catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translation_server, "INTERVAL", 0.01)
+def test_looks_at_runs_and_documents_go_on_after_a_failure(
+    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
     server = TranslationServer(catalog, ServerSettings(), lambda line: None)
     calls, has_ended = list[str](), threading.Event()
 
-    def fail() -> None:
-        calls.append("documents")
-        raise RuntimeError("documents")
+    def fail(name: str) -> None:
+        calls.append(name)
+        raise RuntimeError(name)
 
-    monkeypatch.setattr(server.files, "delete_expired", fail)
-    thread = threading.Thread(target=server._clean_up, args=(has_ended,))
+    monkeypatch.setattr(catalog, "reload", lambda say: fail("runs"))
+    monkeypatch.setattr(server.files, "delete_expired", lambda: fail("documents"))
+    thread = threading.Thread(target=server._watch_runs, args=(has_ended,))
     thread.start()
     deadline = time.monotonic() + 20
-    while len(calls) < 3 and time.monotonic() < deadline:
+    while len(calls) < 6 and time.monotonic() < deadline:
         time.sleep(0.01)
     has_ended.set()
     thread.join()
     server.close()
-    assert len(calls) >= 3
+    assert calls[:6] == ["runs", "documents"] * 3

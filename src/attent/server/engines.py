@@ -1,14 +1,16 @@
-"""The runs that a server uses, by language pair."""
+"""The runs that a server uses, by language pair; a run that changes on disk is reloaded."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, AttentError, RunError
 from attent.runs.config import read_config
+from attent.runs.snapshot import Stamp, UnsettledError, is_bound, snapshot, stamp_of
 from attent.search.search import SourceText, Translation
 from attent.search.settings import SearchSettings
 from attent.server.errors import invalid
@@ -19,6 +21,11 @@ from attent.tasks.translation.translator import Translator, load
 from attent.text.text import Link
 from attent.text.units import Span
 
+# Seconds without changes after which a run without digests is considered complete.
+QUIET = 2.5
+# Seconds until the next attempt to load a run that failed and has not changed: the first delay, doubled after each
+# failure up to the last.
+FIRST_DELAY, LAST_DELAY = 1.0, 30.0
 # Maximum tokens of a sentence to align: the weights take memory proportional to the product of both lengths.
 MAX_ALIGNED = 2_048
 
@@ -47,12 +54,14 @@ class ServedRun:
         source: the code of its source language.
         target: the code of its target language.
         translator: the translator loaded from it.
+        stamp: the stamp of its files, taken before it was loaded.
     """
 
     path: Path
     source: str
     target: str
     translator: Translator
+    stamp: Stamp
 
 
 @dataclass(frozen=True)
@@ -115,13 +124,32 @@ class TranslationWork:
         return source
 
 
+@dataclass
+class _Attempt:
+    """The attempts to load a run that has changed.
+
+    Args:
+        stamp: the stamp of its files.
+        begin: the time when the stamp was first seen, in seconds on the monotonic clock.
+        due: the time of the next attempt, on the same clock.
+        delay: the seconds to wait after the next failure.
+        problems: the problems that were already logged.
+    """
+
+    stamp: Stamp
+    begin: float
+    due: float
+    delay: float
+    problems: set[str]
+
+
 class RunCatalog:
-    """The runs of a server.
+    """The runs of a server, loaded from copies of their folders, so that writing to a folder does not change answers.
 
     Args:
         paths: the run folders.
         languages: the (source, target) of each run; None to use those of its config.
-        load_run: loads the translator of a folder.
+        load_run: loads the translator of a folder; the folder is deleted afterwards.
 
     Raises:
         ArgumentError: a run has no languages, or two runs have the same.
@@ -134,16 +162,23 @@ class RunCatalog:
         languages: Sequence[tuple[str, str] | None],
         load_run: Callable[[Path], Translator] = load,
     ) -> None:
+        self._load, self._attempts = load_run, dict[tuple[str, str], _Attempt]()
+        # pairs whose languages come from the run's config
+        self._named = set[tuple[str, str]]()
         self._glossaries: dict[tuple[str, str], Glossary] = {}
         self._runs: dict[tuple[str, str], ServedRun] = {}
         for path, pair in zip(paths, languages, strict=True):
-            source, target = pair or _languages_of(path)
-            if (source, target) in self._runs:
-                raise ArgumentError(
-                    f"{self._runs[source, target].path} and {path} both translate {source} to {target}: serve one "
-                    "of them"
-                )
-            self._runs[source, target] = ServedRun(path, source, target, load_run(path))
+            stamp = stamp_of(path)
+            with snapshot(path, stamp) as copy:
+                source, target = pair or _languages_of(copy)
+                if (source, target) in self._runs:
+                    raise ArgumentError(
+                        f"{self._runs[source, target].path} and {path} both translate {source} to {target}: serve one "
+                        "of them"
+                    )
+                self._runs[source, target] = ServedRun(path, source, target, load_run(copy), stamp)
+            if pair is None:
+                self._named.add((source, target))
         targets: dict[str, list[str]] = {}
         for source, target in sorted(self._runs):
             targets.setdefault(source, []).append(target)
@@ -164,12 +199,73 @@ class RunCatalog:
         return self._runs.get((source, target))
 
     def add_glossary(self, run: ServedRun, glossary: Glossary) -> None:
-        """Use a glossary for a run."""
+        """Use a glossary for a run and for the runs that replace it."""
         self._glossaries[run.source, run.target] = glossary
 
     def glossary(self, run: ServedRun) -> Glossary | None:
         """Return the glossary of a run, if it has one."""
         return self._glossaries.get((run.source, run.target))
+
+    def reload(self, say: Callable[[str], None]) -> None:
+        """Reload runs that have changed on disk; if one cannot be loaded, the loaded one stays in use.
+
+        Pending requests keep the run that they started with. A failed load is retried when the folder changes, and
+        otherwise at increasing intervals.
+
+        Args:
+            say: writes a line to the log; called once for each distinct problem.
+        """
+        for pair, run in list(self._runs.items()):
+            stamp, attempt, now = stamp_of(run.path), self._attempts.get(pair), time.monotonic()
+            if stamp == run.stamp:
+                self._attempts.pop(pair, None)
+                continue
+            if attempt is None or attempt.stamp != stamp:
+                attempt = _Attempt(stamp, now, now, FIRST_DELAY, attempt.problems if attempt else set())
+                self._attempts[pair] = attempt
+            if now < attempt.due:
+                continue
+            try:
+                self._runs[pair] = self._replacement(pair, run, attempt)
+            except UnsettledError:
+                # retried at the next round, with its new stamp or once it has been quiet
+                pass
+            # anything that a library raises, such as an out-of-memory error
+            except Exception as error:
+                attempt.due, attempt.delay = time.monotonic() + attempt.delay, min(2 * attempt.delay, LAST_DELAY)
+                problem = (
+                    str(error)
+                    if isinstance(error, AttentError | OSError)
+                    else f"unexpected {type(error).__name__}: {error}"
+                )
+                line = " ".join(problem.split())
+                if line not in attempt.problems:
+                    attempt.problems.add(line)
+                    say(f"{run.path} has changed, and cannot be loaded: {line}; the run loaded before stays in use")
+            else:
+                del self._attempts[pair]
+                say(f"{run.path} has changed, and was loaded again")
+
+    def _replacement(self, pair: tuple[str, str], run: ServedRun, attempt: _Attempt) -> ServedRun:
+        """Load a run that has changed.
+
+        Raises:
+            ArgumentError: it cannot generate a term of the glossary.
+            RunError: it cannot be loaded, or its languages have changed.
+            UnsettledError: it may be incomplete.
+        """
+        with snapshot(run.path, attempt.stamp) as copy:
+            if time.monotonic() < (quiet := attempt.begin + QUIET) and _has_no_digests(copy):
+                attempt.due = quiet
+                raise UnsettledError(f"{run.path} has no digests and may still be changing")
+            if pair in self._named and (languages := _languages_of(copy)) != pair:
+                raise RunError(
+                    f"{run.path} now translates {languages[0]} to {languages[1]}, not {run.source} to {run.target}"
+                )
+            translator = self._load(copy)
+            if glossary := self._glossaries.get(pair):
+                check_terms(glossary, translator.target_tokenizer)
+            return ServedRun(run.path, *pair, translator, attempt.stamp)
 
 
 def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
@@ -187,6 +283,14 @@ def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
             raise ArgumentError(f"--languages must be SOURCE:TARGET for each run, such as en:de, got {pair!r}")
         result.append((check_language(source), check_language(target)))
     return result
+
+
+def _has_no_digests(path: Path) -> bool:
+    try:
+        return not is_bound(path)
+    # loading reports the problem
+    except RunError:
+        return False
 
 
 def _languages_of(path: Path) -> tuple[str, str]:

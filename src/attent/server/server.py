@@ -1,4 +1,4 @@
-"""The translation server's process: it listens, deletes expired documents and shuts down."""
+"""The translation server's process: it listens, reloads runs and shuts down."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from attent.server.settings import ServerSettings
 from attent.server.translated_files import TranslatedFiles
 
 CPU = torch.device("cpu")
-# Seconds between checks of the documents.
-INTERVAL = 1.0
+# Seconds between checks of the run folders.
+RELOAD_INTERVAL = 1.0
 # Checks after which freed memory is returned to the system, if nothing is being translated.
 TRIM_ROUNDS = 20
 # Seconds that pending work may take after a signal to stop; the process exits within ten.
@@ -159,7 +159,8 @@ class TranslationServer:
             await asyncio.sleep(0.01)
         has_started()
         has_ended = threading.Event()
-        self._watcher = threading.Thread(target=self._clean_up, args=(has_ended,), name="attent-watch", daemon=True)
+        # not in the event loop, which could not end while a run is being loaded
+        self._watcher = threading.Thread(target=self._watch_runs, args=(has_ended,), name="attent-watch", daemon=True)
         self._watcher.start()
         try:
             await task
@@ -169,18 +170,19 @@ class TranslationServer:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
-    def _clean_up(self, has_ended: threading.Event) -> None:
-        """Delete expired documents and return freed memory, in a separate thread."""
+    def _watch_runs(self, has_ended: threading.Event) -> None:
+        """Reload runs that change on disk, and delete expired documents, in a separate thread."""
         rounds = 0
-        while not has_ended.wait(INTERVAL):
+        while not has_ended.wait(RELOAD_INTERVAL):
             rounds += 1
             if rounds % TRIM_ROUNDS == 0 and not self.batcher.running:
                 trim_memory()
-            try:
-                self.files.delete_expired()
-            # such as a full disk; the next check may succeed
-            except Exception:
-                logging.getLogger(__name__).exception("deleting documents failed")
+            for work in (partial(self.catalog.reload, self._say), self.files.delete_expired):
+                try:
+                    work()
+                # such as a full disk; the next check may succeed
+                except Exception:
+                    logging.getLogger(__name__).exception("checking the runs and documents failed")
 
 
 def trim_memory() -> None:

@@ -33,7 +33,7 @@ def serve(
     """Serve runs over HTTP with LibreTranslate's API: POST /translate, POST /detect, GET /languages and more.
 
     Requests share batches, which does not change the translations. If the queue is full, requests are refused
-    immediately with status 429. On SIGTERM or Ctrl-C, the server finishes the
+    immediately with status 429. A run that changes on disk is reloaded. On SIGTERM or Ctrl-C, the server finishes the
     requests in progress and stops. Use a proxy for encryption.
     """
     import torch
