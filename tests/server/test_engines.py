@@ -185,7 +185,8 @@ def test_a_failure_is_tried_again_ever_more_rarely_and_said_once(
 def test_a_run_without_digests_is_loaded_once_it_has_not_changed_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "QUIET", 0.5)
+    now = [0.0]
+    monkeypatch.setattr(engines.time, "monotonic", lambda: now[0])
     first, second = (without_digests(write_run(tmp_path / str(seed), seed)) for seed in (1, 2))
     run, lines = Path(shutil.copytree(first, tmp_path / "run")), list[str]()
     catalog = RunCatalog([run], [None])
@@ -194,7 +195,9 @@ def test_a_run_without_digests_is_loaded_once_it_has_not_changed_for_a_while(
         copy_in_place(file, run / file.name)
         catalog.reload(lines.append)
         assert catalog.runs[0].translator.translate(TEXTS) == expected[0] and not lines
-    reload_until(catalog, lambda: bool(lines), lines)
+        now[0] += engines.QUIET - 0.1
+    now[0] += engines.QUIET
+    catalog.reload(lines.append)
     assert catalog.runs[0].translator.translate(TEXTS) == expected[1]
     assert lines == [f"{run} has changed, and was loaded again"]
 
