@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from attent.attention.base import Score
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.positions.learned import Learned
-from attent.errors import ArgumentError, check_known
+from attent.errors import ArgumentError, ShapeError, check_known
 from attent.layers.embeddings import TokenEmbedding
 from attent.ops import packed_linear
 from attent.ops.search import PackedDecoder
@@ -107,6 +107,24 @@ class Memory:
         return Memory(self.features[rows], self.lengths[rows])
 
 
+def check_source(source: Tensor, lengths: Tensor, input: str) -> None:
+    """Check the axes of a source, and that there is one length per row.
+
+    Args:
+        source: tokens (B, Tk) or vectors (B, Tk, D).
+        lengths: the number of real positions, (B,).
+        input: "tokens" or "vectors".
+
+    Raises:
+        ShapeError: the source has other axes, or there is not one length per row.
+    """
+    shape = "(B, Tk)" if input == "tokens" else "(B, Tk, D)"
+    if source.dim() != shape.count(",") + 1 or lengths.shape != source.shape[:1]:
+        raise ShapeError(
+            f"source must be {shape} and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}"
+        )
+
+
 class DecoderState(Protocol):
     """An immutable decoder state of a batch."""
 
@@ -131,8 +149,8 @@ class EncoderDecoder(Model, ABC, Generic[S]):
         return False
 
     @abstractmethod
-    def encode(self, source: Tokens, lengths: Lengths) -> Memory:
-        """Encode a right-padded source (B, Tk) with real lengths (B,)."""
+    def encode(self, source: Tensor, lengths: Lengths) -> Memory:
+        """Encode a right-padded source, (B, Tk) of tokens or (B, Tk, D) of vectors, with real lengths (B,)."""
 
     @abstractmethod
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
@@ -164,7 +182,7 @@ class EncoderDecoder(Model, ABC, Generic[S]):
     def step(self, state: S, tokens: Tensor) -> tuple[StepFeatures, S]:
         """Return the features (B, E) of one more token (B,), and the state that includes it."""
 
-    def packed_decoder(self, source: Tokens, lengths: Lengths, steps: int) -> PackedDecoder | None:
+    def packed_decoder(self, source: Tensor, lengths: Lengths, steps: int) -> PackedDecoder | None:
         """Encode a source for a search of this many steps in the compiled library.
 
         None if the library cannot compute the model in its current state.

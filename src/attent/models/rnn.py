@@ -6,18 +6,39 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
-from attent.errors import ArgumentError, ShapeError
+from attent.attention.positions.sinusoidal import Sinusoidal
+from attent.errors import ArgumentError
 from attent.layers.dropout import Dropout
-from attent.layers.embeddings import TokenEmbedding
+from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
 from attent.layers.recurrent import BidirectionalRecurrent
-from attent.models.model import EncoderDecoder, Memory
+from attent.models.model import EncoderDecoder, Memory, check_source
 from attent.models.rnn_decoder import DECODERS, RnnState
-from attent.models.settings import RnnSettings
+from attent.models.settings import EncoderSettings, RnnSettings
+from attent.models.transformer_layers import Encoder
 from attent.types import Features, Lengths, StepFeatures, Tokens
 
 
+class VectorEncoder(Encoder):
+    """A Transformer's encoder of embedded vectors, such as the patches of a picture, with positions.
+
+    Its outputs are the annotations aᵢ of Xu et al. (2015), §3.1.1, arXiv 1502.03044, which are features of a
+    convolutional network there.
+
+    Args:
+        settings: the settings of the encoder.
+    """
+
+    def __init__(self, settings: EncoderSettings) -> None:
+        super().__init__(settings)
+        self.positions = Sinusoidal(settings.width)
+
+    def forward(self, features: Features, lengths: Lengths) -> Features:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return the annotations (B, T, E) of embedded vectors (B, T, E) with real lengths (B,)."""
+        return super().forward(self.positions(features), lengths).features
+
+
 class RNN(EncoderDecoder[RnnState]):
-    """A bidirectional recurrent encoder and a recurrent decoder, with or without attention.
+    """A recurrent decoder, with or without attention, of a bidirectional recurrent encoder or an encoder of vectors.
 
     See `attent.models.rnn_decoder`. Row t of the map `decoder.cross_attention` belongs to the token that step t
     produces, and so does the single row of `step`.
@@ -27,7 +48,7 @@ class RNN(EncoderDecoder[RnnState]):
 
     Args:
         settings: the settings of the model.
-        source_size: the size of the source's vocabulary.
+        source_size: the size of the source's vocabulary, or of its vectors.
         target_size: the size of the target's vocabulary.
 
     Raises:
@@ -47,11 +68,16 @@ class RNN(EncoderDecoder[RnnState]):
             )
         width = settings.embedding_width
         self.settings = settings
-        self.source_embedding = TokenEmbedding(source_size, width)
-        self.target_embedding = self.source_embedding if shared == "all" else TokenEmbedding(target_size, width)
-        self.encoder = BidirectionalRecurrent(
-            settings.cell, width, settings.direction_width, settings.encoder_layers, settings.embedding_dropout
-        )
+        if settings.input == "vectors":
+            self.source_embedding = VectorEmbedding(source_size, settings.memory_width)
+            self.encoder = VectorEncoder(settings.vector_encoder)
+        else:
+            self.source_embedding = TokenEmbedding(source_size, width)
+            self.encoder = BidirectionalRecurrent(
+                settings.cell, width, settings.direction_width, settings.encoder_layers, settings.embedding_dropout
+            )
+        source, target = self.source_embedding, TokenEmbedding(target_size, width)
+        self.target_embedding = source if shared == "all" and isinstance(source, TokenEmbedding) else target
         self.norm = nn.LayerNorm(settings.memory_width) if settings.layer_norm else nn.Identity()
         self.decoder = DECODERS[settings.attention](settings)
         self.embedding_dropout = Dropout(settings.embedding_dropout)
@@ -65,23 +91,21 @@ class RNN(EncoderDecoder[RnnState]):
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
-        return {"source": self.source_embedding, "target": self.target_embedding}
+        source = {"source": self.source_embedding} if isinstance(self.source_embedding, TokenEmbedding) else {}
+        return source | {"target": self.target_embedding}
 
     @property
     def units(self) -> Sequence[nn.Module]:
         """The encoder only, since the decoder's steps use its layers' weights outside their forward."""
         return (self.encoder,)
 
-    def encode(self, source: Tokens, lengths: Lengths) -> Memory:
-        """Encode a right-padded source (B, Tk) with real lengths (B,).
+    def encode(self, source: Tensor, lengths: Lengths) -> Memory:
+        """Encode a right-padded source (B, Tk), or (B, Tk, D) of vectors, with real lengths (B,).
 
         Raises:
-            ShapeError: there is not one length per row.
+            ShapeError: the source has other axes, or there is not one length per row.
         """
-        if source.dim() != 2 or lengths.shape != source.shape[:1]:
-            raise ShapeError(
-                f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}"
-            )
+        check_source(source, lengths, self.settings.input)
         features = self.encoder(self.embedding_dropout(self.source_embedding(source)), lengths)
         return Memory(self.context_dropout(self.norm(features)), lengths)
 

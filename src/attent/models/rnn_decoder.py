@@ -108,6 +108,18 @@ class RnnDecoder(nn.Module, ABC):
             return tuple(RecurrentState(hidden) for hidden in parts)
         return tuple(RecurrentState(*pair) for pair in zip(parts[::2], parts[1::2], strict=True))
 
+    def summary_of(self, memory: Memory) -> Tensor:
+        """Return the vector of a memory from which the first state is computed, (B, memory_width).
+
+        Both ends of a recurrent encoder's memory, or the mean of the annotations of vectors: Xu et al. (2015), §3.1.2,
+        arXiv 1502.03044.
+        """
+        features, lengths = memory.features, memory.lengths
+        if self.settings.input == "tokens":
+            return ends(features, lengths)
+        is_real = torch.arange(features.shape[1], device=lengths.device) < lengths[:, None]
+        return features.masked_fill(~is_real[..., None], 0).sum(1) / lengths.clamp(min=1)[:, None]
+
     def output(self, *features: Tensor) -> Tensor:
         """Return the output, tanh(W [features] + b)."""
         return torch.tanh(self.norm(self.readout(torch.cat(features, -1))))
@@ -131,7 +143,7 @@ class ContextDecoder(RnnDecoder):
         self.summary = linear(settings.memory_width, settings.width)
 
     def start(self, memory: Memory) -> RnnState:
-        context = torch.tanh(self.summary(ends(memory.features, memory.lengths)))  # (B, E)
+        context = torch.tanh(self.summary(self.summary_of(memory)))  # (B, E)
         return RnnState(
             self.first_states(context), context if self.settings.context_every_step else context[:, :0], memory.lengths
         )
@@ -143,7 +155,7 @@ class ContextDecoder(RnnDecoder):
 
 
 class AttendingDecoder(RnnDecoder):
-    """Base class of decoders with attention; their first state is computed from both ends of the memory."""
+    """Base class of decoders with attention; see `RnnDecoder.summary_of` for their first state."""
 
     def __init__(
         self, settings: RnnSettings, input_feed_width: int, readout_width: int, feedback_width: int = 0
@@ -165,9 +177,7 @@ class AttendingDecoder(RnnDecoder):
         input_feed = memory.features.new_zeros(memory.lengths.shape[0], self.feedback_width)
         source = self.cross_attention.cache_kv(memory)
         steps = None if self.cross_attention.local is None else torch.zeros_like(memory.lengths)
-        return RnnState(
-            self.first_states(ends(memory.features, memory.lengths)), input_feed, memory.lengths, source, steps
-        )
+        return RnnState(self.first_states(self.summary_of(memory)), input_feed, memory.lengths, source, steps)
 
     @property
     def has_fused_form(self) -> bool:
@@ -191,7 +201,7 @@ class AttendingDecoder(RnnDecoder):
         parameters, values = self.cross_attention.fused_parameters, memory.features.to(autocast_dtype(memory.features))
         assert parameters is not None
         source = Source(values, self.cross_attention.score.lower_key(values).features, memory.lengths, *parameters)
-        states = self.first_states(ends(memory.features, memory.lengths))
+        states = self.first_states(self.summary_of(memory))
         layers = zip(self.recurrent.layers, states, strict=True)
         return source, [Layer(state.hidden, state.cell, *layer.parameters()) for layer, state in layers]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -20,6 +21,7 @@ from attent.layers.recurrent import Cell
 from attent.layers.residual import Norm
 
 Position = Literal["sinusoidal", "learned", "rotary", "alibi", "relative_bias", "none"]
+Input = Literal["tokens", "vectors"]
 # Upper limit for suggested numbers of heads, since a width from an untrusted config may be any number.
 MOST_HEADS = 2**12
 # The score of each recurrent attention's paper.
@@ -150,8 +152,10 @@ class TransformerSettings(StackSettings):
         encoder_layers: the number of encoder layers.
         decoder_layers: the number of decoder layers.
         share_embeddings: "target" uses the target embedding as the output matrix, "all" also as the source embedding
-            (which needs a shared vocabulary), and "none" shares nothing. Press & Wolf (2017), arXiv 1608.05859.
+            (which needs a shared vocabulary; vectors have none), and "none" shares nothing. Press & Wolf (2017), arXiv
+            1608.05859.
         scale_embeddings: whether embeddings are multiplied by √width, as in the paper.
+        input: the kind of source sequence; see `EncoderSettings`.
     """
 
     presets: ClassVar = TRANSFORMER_PRESETS
@@ -161,11 +165,13 @@ class TransformerSettings(StackSettings):
     decoder_layers: int = Field(default=4, ge=1)
     share_embeddings: Literal["none", "target", "all"] = "target"
     scale_embeddings: bool = True
+    input: Input = "tokens"
 
     @model_serializer(mode="wrap")
-    def _without_default_scale(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit the factor if it is the paper's, so that the settings equal those of earlier versions."""
-        return {name: value for name, value in serialize(self).items() if (name, value) != ("scale_embeddings", True)}
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit newer settings that have their defaults, so that the settings equal those of earlier versions."""
+        newer = ("scale_embeddings", True), ("input", "tokens")
+        return {name: value for name, value in serialize(self).items() if (name, value) not in newer}
 
 
 class EncoderSettings(StackSettings):
@@ -190,7 +196,7 @@ class EncoderSettings(StackSettings):
 
     kind: Literal["encoder"] = "encoder"
     layers: int = Field(default=4, ge=1)
-    input: Literal["tokens", "vectors"] = "tokens"
+    input: Input = "tokens"
     cls: bool = False
 
     @property
@@ -224,7 +230,7 @@ class RnnSettings(PresetSettings):
 
     Args:
         cell: the recurrent unit of encoder and decoder.
-        encoder_layers: the number of bidirectional encoder layers.
+        encoder_layers: the number of bidirectional encoder layers; of self-attention layers for vectors.
         decoder_layers: the number of decoder layers.
         embedding_width: features of an embedding, and of the decoder's output.
         width: features of the decoder's state.
@@ -254,6 +260,8 @@ class RnnSettings(PresetSettings):
         layer_norm: whether layer normalization is applied to the memory and to the decoder's output before its tanh.
         share_embeddings: see `TransformerSettings`.
         output_bias: whether the logits have a bias.
+        input: the kind of source sequence: token ids, read by a recurrent encoder, or vectors, such as the patches of a
+            picture, which are projected by a linear layer and read by a Transformer's encoder.
     """
 
     presets: ClassVar = RNN_PRESETS
@@ -282,11 +290,13 @@ class RnnSettings(PresetSettings):
     layer_norm: bool = False
     share_embeddings: Literal["none", "target", "all"] = "target"
     output_bias: bool = True
+    input: Input = "tokens"
 
     @model_serializer(mode="wrap")
-    def _without_scale(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit the scale if there is none, so that the settings equal those of earlier versions."""
-        return {name: value for name, value in serialize(self).items() if name != "scaled_score" or value}
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit newer settings that have their defaults, so that the settings equal those of earlier versions."""
+        newer = ("scaled_score", False), ("input", "tokens")
+        return {name: value for name, value in serialize(self).items() if (name, value) not in newer}
 
     @property
     def direction_width(self) -> int:
@@ -297,6 +307,19 @@ class RnnSettings(PresetSettings):
     def memory_width(self) -> int:
         """Features of the memory, which concatenates both directions."""
         return 2 * self.direction_width
+
+    @property
+    def vector_encoder(self) -> EncoderSettings:
+        """The settings of the encoder of vectors."""
+        return EncoderSettings(
+            layers=self.encoder_layers,
+            width=self.memory_width,
+            feed_forward=2 * self.memory_width,
+            # four, or as many of them as the width allows
+            heads=math.gcd(4, self.memory_width),
+            dropout=self.embedding_dropout,
+            norm="pre",
+        )
 
     @property
     def score_name(self) -> str:

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ArgumentError, ShapeError
-from attent.layers.embeddings import TokenEmbedding
+from attent.errors import ArgumentError
+from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
 from attent.models import transformer_packing
-from attent.models.model import EncoderDecoder, Memory
+from attent.models.model import EncoderDecoder, Memory, check_source
 from attent.models.settings import TransformerSettings
 from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder
 from attent.ops import packed_linear
@@ -57,7 +57,7 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
 
     Args:
         settings: the settings of the model.
-        source_size: the size of the source's vocabulary.
+        source_size: the size of the source's vocabulary, or of its vectors.
         target_size: the size of the target's vocabulary.
 
     Raises:
@@ -73,11 +73,12 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
                 "tokens"
             )
         target = TokenEmbedding(target_size, settings.width, is_scaled=settings.scale_embeddings)
-        source = (
-            target
-            if shared == "all"
-            else TokenEmbedding(source_size, settings.width, is_scaled=settings.scale_embeddings)
-        )
+        if settings.input == "vectors":
+            source = VectorEmbedding(source_size, settings.width)
+        elif shared == "all":
+            source = target
+        else:
+            source = TokenEmbedding(source_size, settings.width, is_scaled=settings.scale_embeddings)
         self.settings = settings
         self.source_embedding = Embedding(source, settings)
         self.target_embedding = Embedding(target, settings)
@@ -91,6 +92,8 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
 
     @property
     def batch_invariant(self) -> bool:
+        if self.settings.input == "vectors":
+            return False
         is_packed = transformer_packing.has_packed_form(self.encoder) and transformer_packing.has_packed_form(
             self.decoder
         )
@@ -98,22 +101,20 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
-        return {"source": self.source_embedding.tokens, "target": self.target_embedding.tokens}
+        embeddings = {"source": self.source_embedding.tokens, "target": self.target_embedding.tokens}
+        return {name: part for name, part in embeddings.items() if isinstance(part, TokenEmbedding)}
 
     @property
     def units(self) -> Sequence[nn.Module]:
         return *self.encoder.layers, *self.decoder.layers
 
-    def encode(self, source: Tokens, lengths: Lengths) -> Memory:
-        """Encode a right-padded source (B, Tk) with real lengths (B,).
+    def encode(self, source: Tensor, lengths: Lengths) -> Memory:
+        """Encode a right-padded source (B, Tk), or (B, Tk, D) of vectors, with real lengths (B,).
 
         Raises:
-            ShapeError: there is not one length per row.
+            ShapeError: the source has other axes, or there is not one length per row.
         """
-        if source.dim() != 2 or lengths.shape != source.shape[:1]:
-            raise ShapeError(
-                f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}"
-            )
+        check_source(source, lengths, self.settings.input)
         return Memory(transformer_packing.encode(self.encoder, self.source_embedding, source, lengths), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
@@ -151,9 +152,13 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         features, written = self.decoder(features, state.written, state.source, state.lengths)
         return features[:, 0], replace(state, length=state.length + 1, written=written)
 
-    def packed_decoder(self, source: Tokens, lengths: Lengths, steps: int) -> PackedDecoder | None:
+    def packed_decoder(self, source: Tensor, lengths: Lengths, steps: int) -> PackedDecoder | None:
         # a subclass may step differently
-        if type(self) is not Transformer or not packed_linear.is_batch_invariant(self.to_logits):
+        if (
+            type(self) is not Transformer
+            or self.settings.input == "vectors"
+            or not packed_linear.is_batch_invariant(self.to_logits)
+        ):
             return None
         if not transformer_packing.has_packed_form(self.encoder):
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -14,12 +14,12 @@ from attent.attention.multihead import MultiHeadAttention
 from attent.attention.positions.learned import Learned
 from attent.attention.positions.sinusoidal import Sinusoidal
 from attent.layers.dropout import Dropout
-from attent.layers.embeddings import TokenEmbedding
+from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual, Stream
 from attent.models.model import Memory
 from attent.models.settings import DecoderSettings, EncoderSettings, StackSettings, TransformerSettings
-from attent.types import Features, Lengths, Tokens
+from attent.types import Features, Lengths
 
 SubLayers = tuple[tuple[MultiHeadAttention | FeedForward, Residual], ...]
 
@@ -65,16 +65,16 @@ def build_positions(settings: StackSettings) -> Sinusoidal | Learned | None:
 
 
 class Embedding(nn.Module):
-    """Token embedding plus positions, with dropout on the sum (Vaswani et al. 2017, §5.4)."""
+    """Embedding of tokens or vectors plus positions, with dropout on the sum (Vaswani et al. 2017, §5.4)."""
 
-    def __init__(self, tokens: TokenEmbedding, settings: StackSettings) -> None:
+    def __init__(self, tokens: TokenEmbedding | VectorEmbedding, settings: StackSettings) -> None:
         super().__init__()
-        self.tokens = tokens
+        self.tokens: Any = tokens
         self.positions = build_positions(settings)
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, tokens: Tokens, start: int | Tensor = 0) -> Features:
-        """Embed tokens (B, T) as (B, T, E); the first token has position `start`, an integer or a tensor (1,)."""
+    def forward(self, tokens: Tensor, start: int | Tensor = 0) -> Features:
+        """Embed tokens (B, T) or vectors (B, T, D) as (B, T, E); the first has position `start`, an int or (1,)."""
         features = self.tokens(tokens)
         return self.dropout(features if self.positions is None else self.positions(features, start))
 

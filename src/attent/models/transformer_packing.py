@@ -41,7 +41,7 @@ from attent.ops import packed_linear, transformer
 from attent.ops.packed_linear import ModuleTree, Piece, WeightType
 from attent.ops.search import PackedDecoder
 from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
-from attent.types import Features, Lengths, Tokens
+from attent.types import Features, Lengths
 
 S = TypeVar("S")
 
@@ -218,8 +218,11 @@ def _cosine_and_sine(base: float, width: int, start: int, count: int, device: to
     return cosine, sine
 
 
-def encode(encoder: Encoder, embedding: Embedding, source: Tokens, lengths: Lengths) -> Features:
-    """Return the memory's features (B, Tk, E) for a right-padded source (B, Tk) with real lengths (B,)."""
+def encode(encoder: Encoder, embedding: Embedding, source: Tensor, lengths: Lengths) -> Features:
+    """Return the memory's features (B, Tk, E) for a right-padded source (B, Tk) with real lengths (B,).
+
+    The library embeds tokens only, so vectors (B, Tk, D) are encoded by the modules.
+    """
 
     def reference() -> Features:
         return encoder(embedding(source), lengths).features
@@ -228,7 +231,7 @@ def encode(encoder: Encoder, embedding: Embedding, source: Tokens, lengths: Leng
         length, attention = source.shape[1], encoder.layers[0].self_attention
         return pack(encoder), _packed_embedding(embedding, attention, 0, length, packed_linear.padded(length))
 
-    if not has_packed_form(encoder):
+    if not isinstance(embedding.tokens, TokenEmbedding) or not has_packed_form(encoder):
         return reference()
     return transformer.encode(_weight(encoder), operands, source, lengths, reference)
 

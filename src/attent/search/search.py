@@ -20,7 +20,7 @@ from attent.search.constraints import Constraints
 from attent.search.settings import GREEDY, LengthForm, SearchSettings
 from attent.text.batches import ROW_MULTIPLE, round_up
 from attent.text.tokenizer import BOS, EOS, PAD
-from attent.types import Lengths, Tokens
+from attent.types import Lengths
 
 # The largest token limit for which the compiled library searches; it needs tables of all positions.
 LONGEST_PACKED = 4096
@@ -107,7 +107,7 @@ def _length_penalties(longest: int, alpha: float, form: LengthForm) -> tuple[flo
 @torch.inference_mode()
 def search(
     model: EncoderDecoder[Any],
-    source: Tokens,
+    source: Tensor,
     lengths: Lengths,
     constraints: Constraints,
     settings: SearchSettings = GREEDY,
@@ -121,7 +121,7 @@ def search(
 
     Args:
         model: in evaluation mode.
-        source: right-padded sources, (B, Tk).
+        source: right-padded sources, (B, Tk), or (B, Tk, D) of vectors.
         lengths: tokens of each source without padding, (B,).
         constraints: constraints on the translations of each source.
         settings: search settings.
@@ -147,7 +147,7 @@ def search(
 
 def _search(
     model: EncoderDecoder[Any],
-    source: Tokens,
+    source: Tensor,
     lengths: Lengths,
     constraints: Constraints,
     settings: SearchSettings,

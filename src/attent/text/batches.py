@@ -64,10 +64,10 @@ class TensorBatch:
 
 @dataclass(frozen=True)
 class Batch(TensorBatch):
-    """Batch of pairs, right-padded with PAD; all tensors are int64.
+    """Batch of pairs, right-padded with PAD; all tensors of tokens and lengths are int64.
 
     Args:
-        source: source tokens, (B, Ts).
+        source: source tokens, (B, Ts); of pictures, float32 vectors, (B, Ts, D).
         source_lengths: number of tokens in each source, (B,).
         target_in: decoder input, BOS and the target, (B, Tt).
         target_out: tokens to predict, the target and EOS, (B, Tt).
@@ -261,19 +261,8 @@ class Bitext(Examples[Batch]):
 
     def batch(self, rows: np.ndarray) -> Batch:
         """Make a batch of these pairs."""
-        target_lengths = self.target.lengths[rows].astype(np.int64) - 1
-        # One more column than there are keys: inputs and outputs are the same tokens, shifted by one.
-        target = self.target.pad(rows)
-        width = round_up(target.shape[1] - 1, self.length_multiple) + 1
-        target = torch.from_numpy(np.pad(target, ((0, 0), (0, width - target.shape[1])), constant_values=PAD))
-        return Batch(
-            source=torch.from_numpy(self.source.pad(rows, self.length_multiple)),
-            source_lengths=torch.from_numpy(self.source.lengths[rows].astype(np.int64)),
-            target_in=target[:, :-1],
-            target_out=target[:, 1:],
-            target_lengths=torch.from_numpy(target_lengths),
-            tokens=int(target_lengths.sum()),
-        )
+        source = torch.from_numpy(self.source.pad(rows, self.length_multiple))
+        return batch_of(source, self.source.lengths[rows], self.target, rows, self.length_multiple)
 
     def lengths(self) -> np.ndarray:
         """Return the number of tokens on the longer side of each pair, (N,)."""
@@ -282,6 +271,33 @@ class Bitext(Examples[Batch]):
     def token_count(self, rows: np.ndarray) -> int:
         """Return the number of target tokens of these pairs, including EOS."""
         return int((self.target.lengths[rows].astype(np.int64) - 1).sum())
+
+
+def batch_of(
+    source: Tensor, source_lengths: np.ndarray, target: Sequences, rows: np.ndarray, length_multiple: int
+) -> Batch:
+    """Make a batch of sources and their targets.
+
+    Args:
+        source: tokens (B, Ts), or vectors (B, Ts, D).
+        source_lengths: number of tokens or vectors in each source, (B,).
+        target: targets with BOS and EOS.
+        rows: the indices of the batch's targets, (B,).
+        length_multiple: the multiple that the targets' lengths are padded to.
+    """
+    target_lengths = target.lengths[rows].astype(np.int64) - 1
+    # One more column than there are keys: inputs and outputs are the same tokens, shifted by one.
+    padded = target.pad(rows)
+    width = round_up(padded.shape[1] - 1, length_multiple) + 1
+    tokens = torch.from_numpy(np.pad(padded, ((0, 0), (0, width - padded.shape[1])), constant_values=PAD))
+    return Batch(
+        source=source,
+        source_lengths=torch.from_numpy(source_lengths.astype(np.int64)),
+        target_in=tokens[:, :-1],
+        target_out=tokens[:, 1:],
+        target_lengths=torch.from_numpy(target_lengths),
+        tokens=int(target_lengths.sum()),
+    )
 
 
 class EpochPlan:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attent.models.model import EncoderDecoder
 from attent.ops.linear_cross_entropy import linear_cross_entropy
-from attent.text.batches import Batch, BatchSize, Bitext
+from attent.text.batches import Batch, BatchSize, Examples
 from attent.text.tokenizer import PAD
 from attent.training.autotune import Precision, autocast
 
@@ -47,7 +47,7 @@ def translation_cross_entropy(
 
 
 @torch.no_grad()
-def mean_loss(model: EncoderDecoder[Any], data: Bitext, size: BatchSize) -> float:
+def mean_loss(model: EncoderDecoder[Any], data: Examples[Batch], size: BatchSize) -> float:
     """Return the mean cross entropy of all target tokens in nats per token, without smoothing and in float32.
 
     Args:
