@@ -4,16 +4,16 @@ import pytest
 
 from attent.alignment.word_pairs import WordPair, read_word_pairs
 from attent.errors import ArgumentError
-from attent.tasks.phrases import Sentence, conllu, is_held_out, phrases, write_phrases
+from attent.tasks.phrases import ParsedSentence, conllu, is_held_out, phrases, write_phrases
 from attent.tasks.phrases.grammar import EXAMPLES
 
 
 @pytest.fixture(scope="module")
-def parts() -> dict[str, list[Sentence]]:
+def parts() -> dict[str, list[ParsedSentence]]:
     return phrases(60, 30)
 
 
-def test_held_out_combinations_are_in_the_test_alone(parts: dict[str, list[Sentence]]) -> None:
+def test_held_out_combinations_are_in_the_test_alone(parts: dict[str, list[ParsedSentence]]) -> None:
     assert [len(part) for part in parts.values()] == [60, 30, 30]
     assert tuple(parts["test"][:2]) == EXAMPLES
     assert all(is_held_out(*sentence.predications[0]) for sentence in parts["test"])
@@ -22,7 +22,7 @@ def test_held_out_combinations_are_in_the_test_alone(parts: dict[str, list[Sente
 
 
 def test_no_sentence_is_drawn_twice_and_more_to_train_on_leave_the_others_unchanged(
-    parts: dict[str, list[Sentence]],
+    parts: dict[str, list[ParsedSentence]],
 ) -> None:
     assert len({sentence.english for part in parts.values() for sentence in part}) == 120
     more, different = phrases(66, 30), phrases(60, 30, seed=1)
@@ -40,7 +40,7 @@ def test_a_tree_is_written_in_conllu() -> None:
     )
 
 
-def test_pairs_of_words_are_written_for_find(parts: dict[str, list[Sentence]], tmp_path: Path) -> None:
+def test_pairs_of_words_are_written_for_find(parts: dict[str, list[ParsedSentence]], tmp_path: Path) -> None:
     write_phrases(parts, tmp_path / "new")
     assert (
         (tmp_path / "new" / "test.tsv")

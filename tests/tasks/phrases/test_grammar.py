@@ -4,11 +4,20 @@ from random import Random
 
 import pytest
 
-from attent.tasks.phrases.grammar import EXAMPLES, NOUNS, VERBS, Sentence, draw_sentence, elide, inflect, is_held_out
+from attent.tasks.phrases.grammar import (
+    EXAMPLES,
+    NOUNS,
+    VERBS,
+    ParsedSentence,
+    draw_sentence,
+    elide,
+    inflect,
+    is_held_out,
+)
 
 
 @pytest.fixture(scope="module")
-def sentences() -> list[Sentence]:
+def sentences() -> list[ParsedSentence]:
     draw = Random(0).random
     return [draw_sentence(draw) for _ in range(600)]
 
@@ -22,7 +31,7 @@ def test_the_examples_of_introductions_are_translated_and_parsed() -> None:
     assert all(is_held_out(*sentence.predications[0]) for sentence in EXAMPLES)
 
 
-def test_heads_form_a_projective_tree_whose_root_is_the_main_verb(sentences: list[Sentence]) -> None:
+def test_heads_form_a_projective_tree_whose_root_is_the_main_verb(sentences: list[ParsedSentence]) -> None:
     verbs = {form for verb in VERBS for form in verb.english.split("/")}
     for sentence in sentences:
         words, heads = sentence.english.split(), sentence.heads
@@ -46,7 +55,7 @@ def _ancestors(heads: list[int], word: int) -> list[int]:
     return path
 
 
-def test_verbs_agree_in_both_languages(sentences: list[Sentence]) -> None:
+def test_verbs_agree_in_both_languages(sentences: list[ParsedSentence]) -> None:
     agreeing = 0
     for sentence in sentences:
         noun, verb = sentence.predications[0]
@@ -65,7 +74,9 @@ def test_verbs_agree_in_both_languages(sentences: list[Sentence]) -> None:
     assert 150 < agreeing < 450
 
 
-def test_no_noun_is_used_twice_and_the_subject_is_not_always_as_far_from_its_verb(sentences: list[Sentence]) -> None:
+def test_no_noun_is_used_twice_and_the_subject_is_not_always_as_far_from_its_verb(
+    sentences: list[ParsedSentence],
+) -> None:
     nouns = {form: noun for noun in NOUNS for form in noun.english.split("/")}
     distances: Counter[int] = Counter()
     for sentence in sentences:
@@ -77,7 +88,7 @@ def test_no_noun_is_used_twice_and_the_subject_is_not_always_as_far_from_its_ver
     assert distances.most_common(1)[0][1] < 360 and len(distances) > 6
 
 
-def test_french_adjectives_precede_or_follow_and_agree(sentences: list[Sentence]) -> None:
+def test_french_adjectives_precede_or_follow_and_agree(sentences: list[ParsedSentence]) -> None:
     text = " . ".join(sentence.french for sentence in sentences)
     assert not re.search(r"\b(?:le|la|que|de) [aeiouéœh]|\bde les?\b|  ", text)
     assert "petite souris" in text and not re.search(r"petite? (?:\w+ )?petit", text)

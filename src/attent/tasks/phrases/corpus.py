@@ -7,13 +7,13 @@ from pathlib import Path
 from random import Random
 
 from attent.errors import ArgumentError
-from attent.tasks.phrases.grammar import EXAMPLES, Sentence, draw_sentence, is_held_out
+from attent.tasks.phrases.grammar import EXAMPLES, ParsedSentence, draw_sentence, is_held_out
 
 # Relations to the main verb that are written as pairs of words, by the names of their files.
 PAIRS = {"subjects": "nsubj", "objects": "obj"}
 
 
-def conllu(sentence: Sentence) -> str:
+def conllu(sentence: ParsedSentence) -> str:
     """Return an English sentence in the format CoNLL-U, with a blank line after it; there, heads count from 1."""
     rows = [
         f"{number}\t{word}\t_\t_\t_\t_\t{head + 1}\t{relation}\t_\t_\n"
@@ -24,7 +24,7 @@ def conllu(sentence: Sentence) -> str:
     return f"# text = {sentence.english}\n{''.join(rows)}\n"
 
 
-def _verb_pairs(sentence: Sentence, relation: str) -> str:
+def _verb_pairs(sentence: ParsedSentence, relation: str) -> str:
     """Return a line for `read_word_pairs` of the main verb and its dependent; empty if there is none."""
     words, root = sentence.english.split(), sentence.heads.index(-1)
     dependents = zip(words, sentence.heads, sentence.relations, strict=True)
@@ -35,7 +35,7 @@ def _verb_pairs(sentence: Sentence, relation: str) -> str:
     )
 
 
-def phrases(sentences: int = 20_000, held_out: int = 1_000, seed: int = 0) -> dict[str, list[Sentence]]:
+def phrases(sentences: int = 20_000, held_out: int = 1_000, seed: int = 0) -> dict[str, list[ParsedSentence]]:
     """Generate train, valid and test: different sentences, in which certain subjects of a verb are only in the test.
 
     Args:
@@ -45,9 +45,9 @@ def phrases(sentences: int = 20_000, held_out: int = 1_000, seed: int = 0) -> di
     """
     texts = {sentence.english for sentence in EXAMPLES}
 
-    def part(name: str, count: int) -> list[Sentence]:
+    def part(name: str, count: int) -> list[ParsedSentence]:
         # a generator for each part, so that more sentences to train on leave the others unchanged
-        draw, drawn = Random(f"{seed} phrases, {name}").random, list[Sentence]()
+        draw, drawn = Random(f"{seed} phrases, {name}").random, list[ParsedSentence]()
         while len(drawn) < count:
             sentence = draw_sentence(draw)
             is_new = [is_held_out(*predication) for predication in sentence.predications]
@@ -60,10 +60,11 @@ def phrases(sentences: int = 20_000, held_out: int = 1_000, seed: int = 0) -> di
     return {"train": part("train", sentences), "valid": valid, "test": test}
 
 
-def write_phrases(parts: Mapping[str, Sequence[Sentence]], folder: Path) -> None:
-    """Write, for each part, NAME.tsv (English, tab, French), NAME.conllu (trees), NAME-subjects.tsv, NAME-objects.tsv.
+def write_phrases(parts: Mapping[str, Sequence[ParsedSentence]], folder: Path) -> None:
+    """Write the files of each part.
 
-    The latter two have the main verb with its subject or object, for `attent show --find FILE`.
+    NAME.tsv has English, tab and French per line, NAME.txt the English alone, and NAME.conllu its trees;
+    NAME-subjects.tsv and NAME-objects.tsv have the main verb with its subject or object, for `attent show --find`.
 
     Args:
         parts: the sentences by the name of their part.
@@ -77,9 +78,10 @@ def write_phrases(parts: Mapping[str, Sequence[Sentence]], folder: Path) -> None
         for name, part in parts.items():
             lines = {
                 f"{name}.tsv": [f"{sentence.english}\t{sentence.french}\n" for sentence in part],
+                f"{name}.txt": [f"{sentence.english}\n" for sentence in part],
                 f"{name}.conllu": map(conllu, part),
                 **{
-                    f"{name}-{file}.tsv": [_verb_pairs(each, relation) for each in part]
+                    f"{name}-{file}.tsv": [_verb_pairs(sentence, relation) for sentence in part]
                     for file, relation in PAIRS.items()
                 },
             }

@@ -106,51 +106,54 @@ ap f eats/eat mange/mangent
 a a chases/chase poursuit/poursuivent
 a ap bites/bite mord/mordent""".splitlines()
 ]
-# English, French and whether it is for the plural. What follows is chosen uniformly, the empty text for no word.
+# Words in English and French, by their slot in a phrase; one is chosen, the empty text for no word. In French, a size
+# precedes the noun, and a color, or the state of a person, follows it. A determiner says whether the noun is plural.
 DETERMINERS = (
     *(("the", "le/la/les/les", False), ("a", "un/une/un/une", False)) * 2,
     ("the", "les", True),
     ("two", "deux", True),
     ("three", "trois", True),
 )
-# In French, these adjectives precede the noun; colors, and states of persons, follow it.
-SIZES = (
-    *(("", ""),) * 9,
-    ("small", "petit/petite/petits/petites"),
-    ("big", "grand/grande/grands/grandes"),
-    ("pretty", "joli/jolie/jolis/jolies"),
-)
-COLORS = (
-    *(("", ""),) * 8,
-    ("black", "noir/noire/noirs/noires"),
-    ("white", "blanc/blanche/blancs/blanches"),
-    ("gray", "gris/grise/gris/grises"),
-    ("green", "vert/verte/verts/vertes"),
-)
-STATES = (
-    *(("", ""),) * 6,
-    ("tired", "fatigué/fatiguée/fatigués/fatiguées"),
-    ("happy", "content/contente/contents/contentes"),
-    ("calm", "calme/calme/calmes/calmes"),
-)
-PREPOSITIONS = (("on", "sur"), ("under", "sous"), ("behind", "derrière"), ("near", "près de"))
-ADVERBS = (*(("", ""),) * 8, ("often", "souvent"), ("always", "toujours"))
-OPENINGS = (*(("", ""),) * 6, ("today", "aujourd'hui"), ("here", "ici"))
+NONE = ("", "")
+WORDS = {
+    "size": (
+        *(NONE,) * 9,
+        ("small", "petit/petite/petits/petites"),
+        ("big", "grand/grande/grands/grandes"),
+        ("pretty", "joli/jolie/jolis/jolies"),
+    ),
+    "color": (
+        *(NONE,) * 8,
+        ("black", "noir/noire/noirs/noires"),
+        ("white", "blanc/blanche/blancs/blanches"),
+        ("gray", "gris/grise/gris/grises"),
+        ("green", "vert/verte/verts/vertes"),
+    ),
+    "state": (
+        *(NONE,) * 6,
+        ("tired", "fatigué/fatiguée/fatigués/fatiguées"),
+        ("happy", "content/contente/contents/contentes"),
+        ("calm", "calme/calme/calmes/calmes"),
+    ),
+    "preposition": (("on", "sur"), ("under", "sous"), ("behind", "derrière"), ("near", "près de")),
+    "adverb": (*(NONE,) * 8, ("often", "souvent"), ("always", "toujours")),
+    "opening": (*(NONE,) * 6, ("today", "aujourd'hui"), ("here", "ici")),
+}
 # What follows the noun of a subject.
 MODIFIERS = (*("none",) * 10, *("location",) * 4, *("subject relative",) * 3, *("object relative",) * 3)
-# The share of intransitive verbs with a location.
-LOCATION = 0.4
+# What follows an intransitive verb: a location or nothing.
+COMPLEMENTS = ("l", "l", "", "", "")
 # The relation, of Universal Dependencies, of words that precede the word that they depend on; of adjectives, amod.
 RELATIONS = {
     **dict.fromkeys(("the", "a", "an"), "det"),
     **dict.fromkeys(("two", "three"), "nummod"),
     **dict.fromkeys(("often", "always"), "advmod"),
-    **{english: "case" for english, _ in PREPOSITIONS},
+    **{english: "case" for english, _ in WORDS["preposition"]},
     "that": "nsubj",
 }
 
 
-class Sentence(NamedTuple):
+class ParsedSentence(NamedTuple):
     """An English sentence with its tree and its translation.
 
     Args:
@@ -168,19 +171,10 @@ class Sentence(NamedTuple):
     predications: Sequence[tuple[Noun, Verb]]
 
 
-class _Chunk(NamedTuple):
-    """Consecutive words, of which all depend on the last, such as `on the mat` or `often sings`.
-
-    Args:
-        english, french: the words.
-        relation: the relation of the last word to the last word of another chunk.
-        offset: the offset of that chunk from this one; 0 for the chunk of the main verb.
-    """
-
-    english: str
-    french: str
-    relation: str
-    offset: int = 0
+# Consecutive words of which all depend on the last, such as `on the mat` or `often sings`: in English, in French, the
+# relation of the last word to the last word of another chunk, and the offset of that chunk from this one, 0 for the
+# chunk of the main verb.
+Chunk = tuple[str, str, str, int]
 
 
 def is_held_out(noun: Noun, verb: Verb) -> bool:
@@ -205,74 +199,68 @@ def elide(french: str) -> str:
     return elided.replace("de le ", "du ").replace("de les ", "des ")
 
 
-def draw_sentence(draw: Draw) -> Sentence:
+def draw_sentence(draw: Draw) -> ParsedSentence:
     """Return a sentence, in which no noun and no verb occurs twice."""
     nouns, verbs = sorted(NOUNS, key=lambda _: draw()), sorted(VERBS, key=lambda _: draw())
 
-    def noun_phrase(kinds: str, relation: str, offset: int = 0) -> tuple[_Chunk, Noun, int]:
+    def noun_phrase(kinds: str, relation: str, offset: int = 0) -> tuple[Chunk, Noun, int]:
         noun = nouns.pop(next(index for index, noun in enumerate(nouns) if noun.kind in kinds))
-        determiner, size = choose(draw, DETERMINERS), choose(draw, SIZES)
-        quality, form = choose(draw, STATES if noun.kind == "p" else COLORS), 2 * determiner[2] + (noun.gender == "f")
-        prepositions = choose(draw, PREPOSITIONS) if kinds == "l" else ("", "")
-        english = (prepositions[0], determiner[0], size[0], quality[0], inflect(noun.english, form))
-        french = (prepositions[1], *(inflect(word, form) for word in (determiner[1], size[1], noun.french, quality[1])))
-        return _Chunk(" ".join(english), " ".join(french), relation, offset), noun, form
+        preposition = choose(draw, WORDS["preposition"]) if kinds == "l" else NONE
+        determiner, size = choose(draw, DETERMINERS), choose(draw, WORDS["size"])
+        quality = choose(draw, WORDS["state" if noun.kind == "p" else "color"])
+        form = 2 * determiner[2] + (noun.gender == "f")
+        english = (preposition[0], determiner[0], size[0], quality[0], inflect(noun.english, form))
+        french = (preposition[1], *(inflect(word, form) for word in (determiner[1], size[1], noun.french, quality[1])))
+        return (" ".join(english), " ".join(french), relation, offset), noun, form
 
-    verb, opening, adverb, modifier = verbs.pop(), *(choose(draw, part) for part in (OPENINGS, ADVERBS, MODIFIERS))
+    verb, opening, adverb = verbs.pop(), choose(draw, WORDS["opening"]), choose(draw, WORDS["adverb"])
     subject, noun, form = noun_phrase(verb.subjects, "nsubj")
-    chunks, predications = [_Chunk(*opening, "advmod")] * bool(opening[0]) + [subject], [(noun, verb)]
-    if modifier == "location":
-        chunks.append(noun_phrase("l", "nmod", -1)[0])
-    elif modifier == "subject relative":
-        inner = next(inner for inner in verbs if inner.objects not in "-l" and noun.kind in inner.subjects)
-        predicate = inflect(inner.english, form), inflect(inner.french, form)
-        chunks.append(_Chunk(f"that {predicate[0]}", f"qui {predicate[1]}", "acl:relcl", -1))
-        chunks.append(noun_phrase(inner.objects, "obj", -1)[0])
-        predications.append((noun, inner))
-    elif modifier == "object relative":
-        inner = next(inner for inner in verbs if noun.kind in inner.objects)
-        agent, inner_noun, number = noun_phrase(inner.subjects, "nsubj", 1)
-        predicate = inflect(inner.english, number), inflect(inner.french, number)
-        chunks += [_Chunk("that", "que", "obj", 2), agent, _Chunk(*predicate, "acl:relcl", -3)]
-        predications.append((inner_noun, inner))
-    finite = f"{inflect(verb.french, form)}_".replace("_", f" {adverb[1]} ", 1)
-    chunks.append(_Chunk(f"{adverb[0]} {inflect(verb.english, form)}", finite.replace("_", " "), "root"))
-    if verb.objects != "-" or draw() < LOCATION:
-        kinds = verb.objects.replace("-", "l")
-        chunks.append(noun_phrase(kinds, "obl" if kinds == "l" else "obj")[0])
-    return _assemble(chunks, predications)
+    chunks, predications = [(*opening, "advmod", 0)] * any(opening) + [subject], [(noun, verb)]
+    match choose(draw, MODIFIERS):
+        case "location":
+            chunks.append(noun_phrase("l", "nmod", -1)[0])
+        case "subject relative":
+            inner = next(inner for inner in verbs if inner.objects not in "-l" and noun.kind in inner.subjects)
+            english, french = inflect(inner.english, form), inflect(inner.french, form)
+            clause = (f"that {english}", f"qui {french}", "acl:relcl", -1)
+            chunks += [clause, noun_phrase(inner.objects, "obj", -1)[0]]
+            predications.append((noun, inner))
+        case "object relative":
+            inner = next(inner for inner in verbs if noun.kind in inner.objects)
+            agent, person, number = noun_phrase(inner.subjects, "nsubj", 1)
+            clause = (inflect(inner.english, number), inflect(inner.french, number), "acl:relcl", -3)
+            chunks += [("that", "que", "obj", 2), agent, clause]
+            predications.append((person, inner))
+        case _:
+            pass
+    # in French, an adverb follows the finite verb
+    finite, _, participle = inflect(verb.french, form).partition("_")
+    main = (f"{adverb[0]} {inflect(verb.english, form)}", f"{finite} {adverb[1]} {participle}", "root", 0)
+    complement = verb.objects if verb.objects != "-" else choose(draw, COMPLEMENTS)
+    relation = "obl" if complement == "l" else "obj"
+    return assemble([*chunks, main, *([noun_phrase(complement, relation)[0]] if complement else [])], predications)
 
 
-def _assemble(chunks: Sequence[_Chunk], predications: Sequence[tuple[Noun, Verb]]) -> Sentence:
+def assemble(chunks: Sequence[Chunk], predications: Sequence[tuple[Noun, Verb]]) -> ParsedSentence:
     """Return the sentence of these chunks."""
-    words = [chunk.english.split() for chunk in chunks]
-    last = [end - 1 for end in accumulate(map(len, words))]
-    main = [chunk.relation for chunk in chunks].index("root")
-    heads: list[int] = []
-    relations: list[str] = []
-    for index, chunk in enumerate(chunks):
-        head = -1 if index == main else last[index + chunk.offset if chunk.offset else main]
-        heads += [*[last[index]] * (len(words[index]) - 1), head]
-        relations += [*(RELATIONS.get(word, "amod") for word in words[index][:-1]), chunk.relation]
-    english = re.sub(r"\ba (?=[aeiou])", "an ", " ".join(word for chunk in words for word in chunk))
-    return Sentence(english, elide(" ".join(chunk.french for chunk in chunks)), heads, relations, predications)
+    english, french, relations, offsets = zip(*chunks, strict=True)
+    last = [end - 1 for end in accumulate(len(chunk.split()) for chunk in english)]
+    heads, names = list[int](), list[str]()
+    for index, chunk in enumerate(english):
+        *dependents, _ = chunk.split()
+        is_root, head = (
+            relations[index] == "root",
+            offsets[index] + index if offsets[index] else relations.index("root"),
+        )
+        heads += [*[last[index]] * len(dependents), -1 if is_root else last[head]]
+        names += [*(RELATIONS.get(word, "amod") for word in dependents), relations[index]]
+    text = re.sub(r"\ba (?=[aeiou])", "an ", " ".join(" ".join(english).split()))
+    return ParsedSentence(text, elide(" ".join(french)), heads, names, predications)
 
 
+_CAT = [("the cat", "le chat", "nsubj", 0), ("sat", "était assis", "root", 0), ("on the mat", "sur le tapis", "obl", 0)]
 # The examples of introductions to attention.
-EXAMPLES = tuple(
-    _assemble(chunks, [predication])
-    for chunks, predication in (
-        (
-            [_Chunk("the black dog", "le chien noir", "nsubj"), _Chunk("sings", "chante", "root")],
-            (NOUNS[0], VERBS[0]),
-        ),
-        (
-            [
-                _Chunk("the cat", "le chat", "nsubj"),
-                _Chunk("sat", "était assis", "root"),
-                _Chunk("on the mat", "sur le tapis", "obl"),
-            ],
-            (NOUNS[1], VERBS[7]),
-        ),
-    )
+EXAMPLES = (
+    assemble([("the black dog", "le chien noir", "nsubj", 0), ("sings", "chante", "root", 0)], [(NOUNS[0], VERBS[0])]),
+    assemble(_CAT, [(NOUNS[1], VERBS[7])]),
 )
