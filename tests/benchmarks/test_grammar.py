@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from grammar import Example, examples, interval, nearest, score_heads, score_trees, verb_objects
 
-from attent.tasks.phrases import phrases
+from attent.tasks.phrases.corpus import phrases
 from attent.tasks.phrases.grammar import EXAMPLES
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from attent.alignment.word_pairs import WordPair, read_word_pairs
 from attent.errors import ArgumentError
-from attent.tasks.phrases import ParsedSentence, conllu, is_held_out, phrases, write_phrases
-from attent.tasks.phrases.grammar import EXAMPLES
+from attent.tasks.phrases.corpus import conllu, phrases, write_phrases
+from attent.tasks.phrases.grammar import EXAMPLES, ParsedSentence, is_held_out
 
 
 @pytest.fixture(scope="module")

@@ -97,8 +97,8 @@ def phrases(
     seed: Annotated[int, Bound(0), Help("Seed of the corpus.")] = 0,
 ) -> None:
     """English sentences with their French translations and their trees: train, valid and test files."""
-    from attent.tasks.phrases import phrases as make
-    from attent.tasks.phrases import write_phrases
+    from attent.tasks.phrases.corpus import phrases as make
+    from attent.tasks.phrases.corpus import write_phrases
 
     write_phrases(make(sentences, held_out, seed), out)
     print(f"{sentences:,} sentences to train on, {held_out:,} to validate on and {held_out:,} to test on, in {out}")

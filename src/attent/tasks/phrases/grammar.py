@@ -258,9 +258,18 @@ def assemble(chunks: Sequence[Chunk], predications: Sequence[tuple[Noun, Verb]])
     return ParsedSentence(text, elide(" ".join(french)), heads, names, predications)
 
 
-_CAT = [("the cat", "le chat", "nsubj", 0), ("sat", "était assis", "root", 0), ("on the mat", "sur le tapis", "obl", 0)]
 # The examples of introductions to attention.
-EXAMPLES = (
-    assemble([("the black dog", "le chien noir", "nsubj", 0), ("sings", "chante", "root", 0)], [(NOUNS[0], VERBS[0])]),
-    assemble(_CAT, [(NOUNS[1], VERBS[7])]),
+EXAMPLES = tuple(
+    assemble(chunks, [predication])
+    for chunks, predication in (
+        ([("the black dog", "le chien noir", "nsubj", 0), ("sings", "chante", "root", 0)], (NOUNS[0], VERBS[0])),
+        (
+            [
+                ("the cat", "le chat", "nsubj", 0),
+                ("sat", "était assis", "root", 0),
+                ("on the mat", "sur le tapis", "obl", 0),
+            ],
+            (NOUNS[1], VERBS[7]),
+        ),
+    )
 )
