@@ -74,6 +74,7 @@ class Example(NamedTuple):
 
 # The weights between the words of a text in all heads of a model, (layers · H, n, n).
 Weights = Callable[[str], np.ndarray]
+MASK = "[MASK]"
 
 
 def examples(sentences: Iterable[ParsedSentence], query: str, key: str) -> list[Example]:
@@ -98,7 +99,12 @@ def weights_of(model: Any) -> Weights:
     def weights(text: str) -> np.ndarray:
         with torch.no_grad():
             maps = [*model.map(text).values()]
-        spans = token_spans(text, maps[0].rows)
+        # a blank, which is one token, is no word
+        spans = (
+            [(index, index + 1) for index in range(len(maps[0].rows))]
+            if MASK in text
+            else token_spans(text, maps[0].rows)
+        )
         assert None not in spans, text
         return np.concatenate(
             [layer.weights.grouped(spans, spans).reshape(-1, len(spans), len(spans)) for layer in maps]
@@ -132,14 +138,32 @@ def nearest(example: Example) -> int:
     return next((index for index in indices if words[index] in forms), -1)
 
 
-def score_heads(choice: Sequence[Example], test: Sequence[Example], weights: Weights) -> dict[str, Any]:
+def masked(example: Example) -> str:
+    """Return the text with a blank in place of the query."""
+    words = example.text.split()
+    return " ".join((*words[: example.query], MASK, *words[example.query + 1 :]))
+
+
+def score_heads(
+    choice: Sequence[Example],
+    test: Sequence[Example],
+    weights: Weights,
+    text_of: Callable[[Example], str] = lambda example: example.text,
+) -> dict[str, Any]:
     """Choose a head and an offset on one set and score them on another.
+
+    Args:
+        choice: examples to choose by.
+        test: examples to score.
+        weights: the weights of a text.
+        text_of: the text of an example that the model reads.
 
     Returns:
         The number of test sentences; the head; and shares in percent with their intervals.
     """
     hits = [
-        np.array([strongest(weights(each.text), each.query) == each.key for each in part]) for part in (choice, test)
+        np.array([strongest(weights(text_of(each)), each.query) == each.key for each in part])
+        for part in (choice, test)
     ]
     head = int(hits[0].mean(0).argmax())
     offsets = [np.array([each.key - each.query for each in part]) for part in (choice, test)]
@@ -252,8 +276,12 @@ def score(run: Path, parts: dict[str, list[ParsedSentence]]) -> dict[str, Any]:
         direction: score_heads(*(examples(parts[part], *words) for part in ("valid", "test")), weights)
         for direction, words in DIRECTIONS.items()
     }
+    blanks = {
+        direction: score_heads(*(examples(parts[part], *words) for part in ("valid", "test")), weights, masked)
+        for direction, words in DIRECTIONS.items()
+    }
     trees = score_trees(parts["valid"][:300], parts["test"], weights, filler.model.settings.heads)
-    return {"heads": directions, "trees": trees}
+    return {"heads": directions, "heads, with a blank query": blanks, "trees": trees}
 
 
 def dog(folder: Path, seed: int, sets: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -341,16 +369,23 @@ def report(folder: Path) -> None:
             print(f"| {name.split('-')[1]} | {cell['seconds']:.0f} | {shown(cell['exact'])} |")
     rows = {name.split("-")[1]: cell for name, cell in cells.items() if name.startswith("heads")}
     print(
-        "\n| direction | seed | chosen head | best offset | nearest noun or verb | head − offset | untrained |\n"
-        "|---|---|---|---|---|---|---|"
+        "\n| direction | seed | chosen head | best offset | nearest noun or verb | head − offset | untrained "
+        "| chosen head, with a blank query |\n|---|---|---|---|---|---|---|---|"
     )
     for direction in DIRECTIONS:
         for seed, cell in rows.items():
             trained, untrained = (cell[name]["heads"][direction] for name in ("trained", "untrained"))
+            blank = cell["trained"]["heads, with a blank query"][direction]
             columns = [
                 shown(trained[name]) for name in ("share", "share of the offset", "share of the nearest", "difference")
             ]
-            print(f"| {direction} | {seed} | {' | '.join(columns)} | {shown(untrained['share'])} |")
+            columns += [shown(untrained["share"]), shown(blank["share"])]
+            print(f"| {direction} | {seed} | {' | '.join(columns)} |")
+    dogs = [cell for name, cell in cells.items() if name.startswith("dog")]
+    if dogs:
+        first = sum(cell["guesses"][0][0] == "happy" for cell in dogs)
+        right = 100 * np.mean([cell["right"] for cell in dogs])
+        print(f"\n*happy* is first in {first} of {len(dogs)} trainings; of all questions, {right:.1f} % are right")
     print(
         "\n| seed | tree of the chosen head | the word after | the word before | a random tree | untrained |\n"
         "|---|---|---|---|---|---|"
