@@ -54,6 +54,7 @@ def test_words_lack_spaces_and_punctuation_at_their_ends() -> None:
         ("a blip here", ["▁a", "▁b", "lip", "▁here"], [(0, 1), (1, 3), (3, 4)]),
         ("ab, c", ["a", "b", ",", " ", "c"], [(0, 2), (4, 5)]),
         ("an emu ran", ["an", "[UNK]", "ran"], [(0, 1), None, (2, 3)]),
+        ("a\u00b4b c\u2581d e", ["ab", "cd", "e"], [(0, 1), None, (2, 3)]),
         ("of the sea", ["▁of▁the", "▁sea"], [(0, 1), None, (1, 2)]),
     ],
 )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attent.alignment.ablation import LISTED, columns, resampled_sums
-from attent.alignment.aligner import SPACE
+from attent.alignment.aligner import SPACE, piece_starts
 from attent.attention.maps.statistics import Span
 from attent.errors import ArgumentError, DataError, brief, refuse
 from attent.text.readers import read_lines
@@ -111,27 +111,23 @@ def token_spans(text: str, labels: Sequence[str]) -> list[Span | None]:
         text: the text.
         labels: the text of each token. It may lack case, accents and spaces, and there may be tokens such as [CLS].
     """
-    letters = [(plain, index) for index, character in enumerate(text) for plain in _plain(character)]
-    spelling, words = "".join(plain for plain, _ in letters), text_words(text)
+    plain, pieces = _plain(text), [_plain(label.removeprefix(CONTINUES).replace(SPACE, " ")) for label in labels]
+    words, tokens = text_words(plain), dict[int, list[int]]()
     word_at = {index: word for word, (_, (begin, end)) in enumerate(words) for index in range(begin, end)}
-    tokens: dict[int, list[int]] = {}
-    begin = 0
-    for token, label in enumerate(labels):
-        piece = _plain(label.removeprefix(CONTINUES))
-        start = spelling.find(piece, begin) if piece else -1
-        if start >= 0:
-            begin = start + len(piece)
-            touched = [word_at[index] for _, index in letters[start:begin] if index in word_at]
-            # a token of two words belongs to the first
-            tokens.setdefault(touched[0] if touched else -1, []).append(token)
+    for token, (piece, start) in enumerate(zip(pieces, piece_starts(plain, pieces), strict=True)):
+        # a token of two words belongs to the first; one that spells nothing, such as [CLS], begins at other letters
+        if start is not None and plain.startswith(piece.strip(), start):
+            tokens.setdefault(word_at.get(start, -1), []).append(token)
     return [(tokens[word][0], tokens[word][-1] + 1) if word in tokens else None for word in range(len(words))]
 
 
 def _plain(text: str) -> str:
-    """Return a text without case, accents and spaces."""
-    folded = unicodedata.normalize("NFKD", text.casefold().replace(SPACE, " "))
+    """Return a text without case and accents, with as many words."""
     return "".join(
-        character for character in folded if not character.isspace() and not unicodedata.combining(character)
+        letter
+        for character in text
+        for letter in unicodedata.normalize("NFKD", character.casefold())
+        if not unicodedata.combining(letter) and (character.isspace() or not letter.isspace())
     )
 
 

@@ -107,3 +107,18 @@ def stories(
         f"{len(corpus.train):,} stories to train on, {len(corpus.validation):,} to validate on "
         f"and {len(corpus.test):,} to test on, in {out}"
     )
+
+
+@data.command()
+def phrases(
+    out: Folder,
+    sentences: Annotated[int, Bound(1), Help("Number of training sentences.")] = 20_000,
+    held_out: Annotated[int, Bound(2), Help("Number of validation sentences, and of test sentences.")] = 1_000,
+    seed: Annotated[int, Bound(0), Help("Seed of the corpus.")] = 0,
+) -> None:
+    """English sentences with their French translations and their trees: train, valid and test files."""
+    from attent.tasks.phrases.corpus import phrases as make
+    from attent.tasks.phrases.corpus import write_phrases
+
+    write_phrases(make(sentences, held_out, seed), out)
+    print(f"{sentences:,} sentences to train on, {held_out:,} to validate on and {held_out:,} to test on, in {out}")

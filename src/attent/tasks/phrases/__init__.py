@@ -1,0 +1,1 @@
+"""Generated English sentences with their French translations and their trees."""
