@@ -16,7 +16,7 @@ from attent.search.settings import SearchSettings
 from attent.server.errors import invalid
 from attent.tasks.translation.alignment import Alignment
 from attent.tasks.translation.glossary import Glossary
-from attent.tasks.translation.term_search import TermSearch
+from attent.tasks.translation.term_search import TermSearch, check_terms
 from attent.tasks.translation.translator import Translator, load
 from attent.text.text import Link
 from attent.text.units import Span
