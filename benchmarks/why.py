@@ -31,7 +31,6 @@ from attent.attention.capture.watch import watch
 from attent.attention.multihead import MultiHeadAttention
 from attent.benchmark.report import Column, Report, ResultTable, machine_info, three_digits
 from attent.comparison import trainings
-from attent.comparison.length import JUDGING_DATES
 from attent.comparison.parts import judge
 from attent.comparison.results import Figure, ModelComparison, Point, Series
 from attent.comparison.trainings import Options, Say, TrainingPlan
@@ -49,8 +48,8 @@ PARTS = ("gradients", "speed", "widths", "heads")
 SEEDS = 1
 SCORES, WIDTHS, UPDATES_OF_WIDTHS, MINUTES_OF_WIDTHS = ("dot", "scaled_dot"), (16, 32, 64, 128, 256), 600, 2.0
 HEADS, UPDATES_OF_HEADS, MINUTES_OF_HEADS = (1, 2, 4, 8), 1500, 2.0
-# Sentences whose entropies are measured; minutes of the measurements.
-SENTENCES, MEASURING = 64, 2.0
+# Sentences whose entropies are measured.
+SENTENCES = 64
 # Distances in the table of gradients.
 DISTANCES = (0, 1, 2, 5, 10, 20, 50, 100)
 
@@ -87,7 +86,7 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
     head_plans = {heads: [_head_plan(heads, seed, options) for seed in seeds] for heads in HEADS if "heads" in parts}
     plans = [plan for by_seed in (*width_plans.values(), *head_plans.values()) for plan in by_seed]
     if plans:
-        trainings.train(plans, options.out, judging=MEASURING + JUDGING_DATES * len(plans), say=say, progress=progress)
+        trainings.train(plans, options.out, say=say, progress=progress)
     results = {
         "gradients": lambda: _compare_gradients(say),
         "speed": lambda: _compare_speed(say),

@@ -30,7 +30,6 @@ ROUTES = (
         "/ready",
         "/metrics",
         "/spec",
-        "/docs",
         "/web/server.js",
         "/web/../app.py",
         "/nowhere",

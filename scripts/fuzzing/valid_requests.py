@@ -18,7 +18,7 @@ TEXTS = (
     "ｆive two",
     " ",
 )
-GETS = ("/languages", "/frontend/settings", "/health", "/ready", "/spec", "/docs", "/")
+GETS = ("/languages", "/frontend/settings", "/health", "/ready", "/spec", "/")
 FORM = "application/x-www-form-urlencoded"
 # Number of documents, at the end of the valid requests.
 VALID_DOCUMENTS = 6

@@ -228,7 +228,7 @@ ALIGNING = {
     "align RUN pairs.tsv --reverse . --symmetrization onion": "did you mean 'union'?",
     "align RUN pairs.tsv --reverse . --tokens": "--tokens cannot be used with --reverse",
     "align RUN pairs.tsv --best-head --layer 0": "--best-head chooses the layer and the head: omit --layer, --head and",
-    "align RUN pairs.tsv --best --gold x --reverse .": "--best takes --gold or --reverse, not both",
+    "align RUN pairs.tsv --best --reverse .": "--best chooses for one run: omit --reverse",
     "align RUN pairs.tsv --best --threshold 0.5": "--best without --gold chooses by the largest weights: omit",
     "align RUN pairs.tsv --one-based": "needs a file of links: --gold FILE",
     "align RUN pairs.tsv --gold nowhere": "nowhere is not a file",

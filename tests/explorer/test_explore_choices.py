@@ -1,4 +1,4 @@
-"""What is chosen on the page of `attent explore`, in a real browser: tokens, temperatures, addresses and files."""
+"""What is chosen on the page of `attent explore`, in a real browser: tokens, addresses and files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import attent
-from attent.explorer.pooling import adjust
 from attent.explorer.server import ExploreServer
 
 pytestmark = pytest.mark.slow
@@ -68,19 +67,6 @@ def test_choices(
     header, *rows = table(page, "tokens")
     assert header[2] == "sum of rows 2-5"
     np.testing.assert_allclose([float(row[2]) for row in rows], weights[0, 2:6].double().sum(0), rtol=1e-6)
-    # another temperature, and the largest alone, of what is shown
-    temperature, top = page.locator(".adjustment input").all()
-    temperature.fill("0.5")
-    top.fill("3")
-    top.press("Enter")
-    note = readout(page, "Shown otherwise than the model computed it", ".adjustment .about")
-    assert "raised to 1/0.5" in note
-    assert "3 largest weights are kept" in note
-    assert "The model and what it writes are not changed" in note
-    wait.view(page)
-    displayed = adjust(weights[0], 0.5, 3)[2:6].double().sum(0)
-    readout(page, f"t{int(displayed.argmax())}⁩")
-    np.testing.assert_allclose([float(row[2]) for row in table(page, "tokens")[1:]], displayed, rtol=1e-5)
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     window.picture(page, f"explore-choices-{size[0]}", whole=True)
     # the address has it all, behind the token
@@ -90,7 +76,6 @@ def test_choices(
     second = window.open(address, size=size)
     wait.view(second)
     readout(second, "4 tokens (rows 2 to 5) look at, the sum")
-    assert [second.locator(".adjustment input").nth(position).input_value() for position in range(2)] == ["0.5", "3"]
     assert second.locator(".choices select").nth(2).input_value() == "0"
     # a click into the map ends the selection
     second.locator(".zoom canvas").first.click()
@@ -99,16 +84,3 @@ def test_choices(
     with second.expect_download() as waiting:
         second.get_by_role("button", name="save the map as PNG").click()
     assert Path(waiting.value.path()).read_bytes()[:4] == b"\x89PNG"
-    assert "temperature-0_5-largest-3" in waiting.value.suggested_filename
-    second.locator(".adjustment input").first.fill("1")
-    second.locator(".adjustment input").nth(1).fill("0")
-    second.keyboard.press("Enter")
-    second.wait_for_timeout(400)
-    assert "temperature" not in second.evaluate("location.hash")
-    # every digit of a temperature is read again
-    second.locator(".adjustment input").first.fill("0.3333333")
-    second.keyboard.press("Enter")
-    second.wait_for_timeout(400)
-    repeated = window.open(second.evaluate("location.href"), size=size)
-    wait.view(repeated)
-    assert repeated.locator(".adjustment input").first.input_value() == "0.3333333"

@@ -139,7 +139,7 @@ def test_the_oldest_scenes_of_a_run_are_forgotten_but_for_those_used_last() -> N
 
 
 WRONG = [{"head": "median"}, {"head": -1}, {"layer": 1.5}, {"level": -2}, {"how": "min"}, {"more": 1}]
-WRONG += [{"temperature": 0}, {"temperature": "nan"}, {"temperature": 1e9}, {"top": -1}, {"top": 0.5}]
+WRONG += [{"temperature": 0.5}]
 
 
 def test_requests_are_validated() -> None:

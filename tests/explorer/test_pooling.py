@@ -1,4 +1,4 @@
-"""Weights pooled by blocks, averaged over heads, and adjusted by a temperature."""
+"""Weights pooled by blocks, and averaged over heads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from torch import Tensor
 
 from attent.attention.attend import attend
 from attent.attention.masks import Causal
-from attent.errors import ArgumentError
-from attent.explorer.pooling import AdjustedWeights, BlockPooler, adjust, block_count, mean_over_heads
+from attent.explorer.pooling import BlockPooler, block_count, mean_over_heads
 
 METHODS = ("mean", "max")
 
@@ -80,27 +79,3 @@ def test_some_keys_of_some_rows(step: int, level: int, count: int) -> None:
     target = dense[list(rows), 16:41].repeat_interleave(step, 0)
     for method in METHODS:
         torch.testing.assert_close(pooled.result(method), by_hand(target, level, method))
-
-
-@pytest.mark.parametrize("temperature", [0.05, 0.5, 20.0])
-def test_a_softmax_has_another_temperature(temperature: float) -> None:
-    scores = torch.randn(2, 5, 300, dtype=torch.float64)
-    torch.testing.assert_close(adjust(scores.softmax(-1), temperature, 0), (scores / temperature).softmax(-1))
-    # of 32 bits too, where powers of small weights are below the smallest number
-    sharp = torch.full((1, 10_000), 1e-4)
-    torch.testing.assert_close(adjust(sharp, temperature, 0), sharp)
-
-
-def test_the_largest_of_a_row_are_kept_as_they_are() -> None:
-    weights = torch.tensor([[0.1, 0.4, 0.2, 0.3], [0.25, 0.25, 0.25, 0.25]])
-    adjusted = adjust(weights, 1, 2)
-    assert adjusted[0].tolist() == [0, weights[0, 1].item(), 0, weights[0, 3].item()]
-    assert adjusted[1].count_nonzero() == 2
-    assert torch.equal(adjust(weights, 1, 7), weights)
-    # rows that see nothing stay zeros
-    assert adjust(torch.zeros(3, 4), 0.3, 2).count_nonzero() == 0
-
-
-def test_weights_that_do_not_sum_to_one_have_no_temperature() -> None:
-    with pytest.raises(ArgumentError, match="do not sum to 1"):
-        AdjustedWeights("layer", torch.randn(2, 3, 3), 0, 0.5)

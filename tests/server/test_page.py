@@ -134,11 +134,3 @@ def test_errors_are_said_in_plain_words(catalog: RunCatalog, translators: dict, 
         until(page, f"{message}.test(document.querySelector('[role=alert]')?.textContent)")
         assert "Failed to load resource: the server responded with a status of 400" in window.wrong.pop()
         assert page.evaluate("localStorage.length") == 0
-
-
-def test_the_description_is_readable(catalog: RunCatalog, window: Any) -> None:
-    with serving(catalog) as address:
-        page = window.open(f"{address}/docs", size=(390, 844), dark=True)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        window.picture(page, "docs-390")
-        window.picture(window.open(f"{address}/docs"), "docs-1280")

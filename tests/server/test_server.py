@@ -200,7 +200,7 @@ def test_sigterm_ends_the_process_within_ten_seconds(run: Path) -> None:
         # headers and bodies that do not come, answers that nobody reads, and work for longer than that
         begin(b"GET / HT")
         begin(head % 1_000_000 + b"{")
-        begin(b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n" * 16)
+        begin(b"GET /spec HTTP/1.1\r\nHost: a\r\n\r\n" * 16)
         begin(head % len(texts) + texts)
     time.sleep(1)
     start_time = time.monotonic()

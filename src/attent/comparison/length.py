@@ -34,8 +34,6 @@ from attent.text.text import Pair, ReadReport
 from attent.training.progress import Progress
 
 UPDATES, MINUTES_ON_DATES, MINUTES_ON_CAPTIONS, SEEDS = 1000, 3.0, 5.0, 2
-# Minutes to evaluate a model.
-JUDGING_DATES, JUDGING_CAPTIONS = 0.25, 1.5
 # The minimum number of sentences in a range of lengths.
 MIN_SENTENCES = 20
 # Columns of `mean_outcome`.
@@ -96,8 +94,7 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
     trainings.claim(options.out, "length")
     test_corpora = [_dates(options)] + ([] if options.data is None else [_captions(options)])
     plans = [corpus.plan(name, seed) for corpus in test_corpora for name in models for seed in seeds]
-    judging = len(models) * len(seeds) * (JUDGING_DATES + (0.0 if options.data is None else JUDGING_CAPTIONS))
-    trainings.train(plans, options.out, judging=judging, say=say, progress=progress)
+    trainings.train(plans, options.out, say=say, progress=progress)
     tables: list[ResultTable] = []
     figures: list[Figure] = []
     for corpus in test_corpora:

@@ -11,7 +11,7 @@ from attent.attention.normalizers import NORMALIZERS
 from attent.attention.scores import SCORES
 from attent.benchmark.report import Column, Report, ResultTable, machine_info
 from attent.comparison import trainings
-from attent.comparison.length import JUDGING_CAPTIONS, JUDGING_DATES, OUTCOME_COLUMNS, mean_outcome, seeds_title
+from attent.comparison.length import OUTCOME_COLUMNS, mean_outcome, seeds_title
 from attent.comparison.results import (
     BLEU,
     EXACT_MATCH,
@@ -116,8 +116,7 @@ def compare(
     scores = _score_columns(plans[cells[0]][0].settings)
     trainings.claim(options.out, slot, options.text)
     all_plans = [plan for by_seed in plans.values() for plan in by_seed]
-    judging = JUDGING_CAPTIONS if options.text else JUDGING_DATES
-    trainings.train(all_plans, options.out, judging=judging * len(all_plans), say=say, progress=progress)
+    trainings.train(all_plans, options.out, say=say, progress=progress)
     points: dict[str, list[Point]] = {}
     rows: list[dict[str, Any]] = []
     for (model, name), by_seed in plans.items():

@@ -20,7 +20,6 @@ from attent.devices import limit_threads
 from attent.errors import ArgumentError, RunError, check_known, first_fault
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import LOG, said_clearly, write_text
-from attent.runs.folder import MODEL
 from attent.runs.weights import digest
 from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.recipe import follow, resume
@@ -256,16 +255,14 @@ def train(
     plans: Sequence[TrainingPlan],
     folder: Path,
     *,
-    judging: float = 0.0,
     say: Say = print,
     progress: Progress | None = None,
 ) -> None:
-    """Run the unfinished trainings one after another, after reporting how long they will take at most.
+    """Run the unfinished trainings one after another.
 
     Args:
         plans: the trainings.
         folder: folder of the comparison.
-        judging: minutes that evaluating and measuring are expected to take.
         say: called with a line for each training.
         progress: displays the progress of each training.
 
@@ -273,18 +270,9 @@ def train(
         ArgumentError: a run folder was trained with other settings.
     """
     unfinished = [plan for plan in plans if not _is_finished(plan, folder)]
-    limits = [plan.settings.training.minutes for plan in unfinished]
-    total = sum(limit or 0.0 for limit in limits) + judging
-    bound = (
-        f"at most about {total:.0f} minutes"
-        if None not in limits
-        else "limited only by updates, so the duration is unknown"
-    )
     finished = len(plans) - len(unfinished)
-    say(
-        f"{len(plans)} training{'s' * (len(plans) > 1)}, {f'{finished} of them' if finished else 'none'} already "
-        f"finished: {bound}"
-    )
+    done = f"{finished} of them" if finished else "none"
+    say(f"{len(plans)} training{'s' * (len(plans) > 1)}, {done} already finished")
     for number, plan in enumerate(unfinished, start=finished + 1):
         say(f"{number}/{len(plans)} {plan.name}")
         path = folder / plan.name
@@ -321,34 +309,20 @@ def outcome(plan: TrainingPlan, folder: Path) -> Outcome:
 
 
 def translate(plan: TrainingPlan, folder: Path, name: str, texts: Sequence[str], say: Say = print) -> Translations:
-    """Translate texts greedily with a finished training's model, and save the result next to its run folder.
-
-    Later calls read that file if the texts and the model's weights are unchanged.
+    """Translate texts greedily with a finished training's model.
 
     Args:
         plan: the training.
         folder: folder of the comparison.
         name: name of the set of texts.
         texts: texts to translate.
-        say: called with a line if the texts are not read from the file.
+        say: called with a line.
     """
-    path = folder / f"{plan.name}.{name.replace(' ', '-')}.json"
-    weights = digest(folder / plan.name / MODEL)
-    if path.is_file():
-        try:
-            saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise RunError(f"{path} is damaged: remove it to have it created again") from error
-        if saved.get("weights") == weights and saved.get("sources") == list(texts):
-            return Translations(saved["translations"], saved["seconds"])
     say(f"translating {len(texts):,} texts of {name} with {plan.name}")
     translator = _load(plan, folder)
     begin = time.perf_counter()
     translations = translator.translate(texts)
-    seconds = time.perf_counter() - begin
-    values = {"weights": weights, "seconds": seconds, "sources": list(texts), "translations": translations}
-    write_text(path, json.dumps(values, ensure_ascii=False) + "\n")
-    return Translations(translations, seconds)
+    return Translations(translations, time.perf_counter() - begin)
 
 
 def _load(plan: TrainingPlan, folder: Path) -> Translator:

@@ -14,7 +14,6 @@ from torch import nn
 from attent.attention.capture.intervene import Change, intervene
 from attent.errors import ArgumentError, DataError, check_index
 from attent.explorer.loaded_run import LoadedRun
-from attent.explorer.pooling import TEMPERATURES, AdjustedWeights
 from attent.explorer.scheduler import LRUCache, SceneStore, Scheduler
 from attent.explorer.tiles import HeadView, MapRegion, TilePyramid, sampled_head_statistics
 from attent.search.settings import SearchSettings
@@ -61,15 +60,11 @@ class HeadRequest(RequestModel):
         group: the group's name.
         layer: the layer, from 0.
         head: the head, from 0, or "mean".
-        temperature: the temperature of the weights shown; see `pooling.adjust`.
-        top: the number of largest weights shown in each row; 0 for all.
     """
 
     group: str
     layer: Index
     head: Head
-    temperature: float = Field(default=1.0, ge=TEMPERATURES[0], le=TEMPERATURES[1])
-    top: Index = 0
 
 
 class RowRequest(HeadRequest):
@@ -350,10 +345,7 @@ class Explorer:
     def _view(self, scene_number: int, request: HeadRequest) -> HeadView:
         group = self.scenes[scene_number].group(request.group)
         layer = check_index("layer", request.layer, len(group.layers))
-        weights, adjustment = group.layers[layer], (request.temperature, request.top)
-        if adjustment != (1.0, 0):
-            weights = AdjustedWeights(weights.name, weights.weights, weights.sequence, *adjustment)
-        return HeadView((scene_number, group.name, layer, adjustment), weights, request.head)
+        return HeadView((scene_number, group.name, layer), group.layers[layer], request.head)
 
     def _run_for_task(self, number: int, task: str) -> LoadedRun:
         if not self.runs:

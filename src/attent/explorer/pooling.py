@@ -1,70 +1,14 @@
-"""Adjusting and pooling the rows of a map: each block of 2ⁿ rows and 2ⁿ keys becomes one number.
-
-Adjusted weights have a different temperature, or are reduced to the largest of each row. Rows are processed a few at a
-time.
-"""
+"""Pooling the rows of a map, a few at a time: each block of 2ⁿ rows and 2ⁿ keys becomes one number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from attent.attention.maps.tiles import Tile
-from attent.errors import ArgumentError
-from attent.views.scene import LayerWeights
-
-# Minimum and maximum temperature.
-TEMPERATURES = 0.05, 20.0
-
-
-@dataclass(frozen=True)
-class AdjustedWeights(LayerWeights):
-    """The weights of one layer, each row adjusted; see `adjust`.
-
-    Args:
-        temperature: 1 changes nothing.
-        top: the number of largest weights to keep in each row; 0 keeps all.
-
-    Raises:
-        ArgumentError: the rows do not sum to one.
-    """
-
-    temperature: float = 1.0
-    top: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.is_distribution:
-            raise ArgumentError(f"the weights of {self.name} do not sum to 1: temperature and top do not apply to them")
-
-    def rows(self, queries: Tensor) -> Tensor:
-        """Return the adjusted weights of some queries: (H, len(queries), Tk)."""
-        return adjust(super().rows(queries), self.temperature, self.top)
-
-
-def adjust(weights: Tensor, temperature: float, top: int) -> Tensor:
-    """Raise weights to the power 1/temperature, normalize each row, then keep the largest weights of each row.
-
-    This turns softmax(s) into softmax(s / temperature). The kept weights are not normalized again.
-
-    Args:
-        weights: non-negative weights, (…, Tk).
-        temperature: the temperature; below 1 the rows become sharper, above 1 flatter.
-        top: the number of weights to keep in each row, with the others set to 0; 0 keeps all.
-    """
-    if temperature != 1:
-        # relative to the largest, which would otherwise underflow to 0 at a small temperature
-        powers = (weights / weights.amax(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)) ** (
-            1 / temperature
-        )
-        weights = powers / powers.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
-    if not 0 < top < weights.shape[-1]:
-        return weights
-    largest = weights.topk(top, -1)
-    return torch.zeros_like(weights).scatter(-1, largest.indices, largest.values)
 
 
 def block_count(length: int, level: int) -> int:

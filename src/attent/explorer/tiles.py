@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attent.attention.maps.statistics import HeadStatistics
 from attent.errors import ArgumentError, check_index, check_known
-from attent.explorer.pooling import AdjustedWeights, BlockPooler, block_count, mean_over_heads
+from attent.explorer.pooling import BlockPooler, block_count, mean_over_heads
 from attent.explorer.scheduler import LRUCache, Scheduler
 from attent.views.scene import LayerWeights
 
@@ -95,14 +95,9 @@ class HeadView:
         """The level at which the map is a single tile."""
         return _level(max(self.shape), TILE_SIDE)
 
-    @property
-    def needs_whole_rows(self) -> bool:
-        """True if each weight depends on its whole row, so that the layer must compute rows for all heads together."""
-        return isinstance(self.layer, AdjustedWeights)
-
     def weight_count(self, rows: int) -> int:
         """Return how many weights must be computed for this number of rows."""
-        return rows * self.shape[1] * (self.layer.shape[0] if self.needs_whole_rows else len(self.heads))
+        return rows * self.shape[1] * len(self.heads)
 
     def stream_rows(self, rows: range) -> Iterator[tuple[range, Tensor, int]]:
         """Iterate over some rows, a few at a time; see `pooling.mean_over_heads`."""
@@ -110,12 +105,6 @@ class HeadView:
         if isinstance(weights, Tensor):
             dense = self.layer.rows(torch.arange(rows.start, rows.stop, rows.step))[self.heads.start : self.heads.stop]
             yield rows, dense.mean(0), 0
-            return
-        if self.needs_whole_rows:
-            step = max(STEP_WEIGHTS // self.weight_count(1), 1)
-            for begin in range(0, len(rows), step):
-                part = rows[begin : begin + step]
-                yield part, self.layer.rows(torch.tensor(part))[self.heads.start : self.heads.stop].mean(0), 0
             return
         with weights.tiles(rows, self.heads, range(sequence, sequence + 1)) as tiles:
             yield from mean_over_heads(tiles, self.shape[1], len(self.heads))

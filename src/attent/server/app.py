@@ -48,8 +48,8 @@ QUIET = ("/health", "/ready", "/metrics")
 TEXTS, DOCUMENT, DETECT = "/translate", "/translate_file", "/detect"
 # Maximum characters of a path.
 MAX_PATH = 2_000
-# Pages; their links are relative to their address.
-PAGES = ("/", "/docs")
+# The page; its links are relative to its address.
+PAGE = "/"
 Say = Callable[[str], None]
 # Reads the whole body of a request.
 Read = Callable[[Request], Coroutine[Any, Any, object]]
@@ -160,7 +160,6 @@ def application(
         Route("/ready", ready),
         Route("/metrics", numbers),
         _route("/spec", pages.spec),
-        Route("/docs", pages.docs),
         Route("/", pages.index),
         Route("/web/{name:str}", static_file),
     ]
@@ -302,7 +301,7 @@ class Frame:
             elif len(scope["path"]) > MAX_PATH:
                 error = RequestError(414, f"Invalid request: a path may have at most {MAX_PATH:,} characters")
                 await _error_response(error)(scope, receive, framed_send)
-            elif endpoint in PAGES and (slashes := len(scope["path"]) - len(path)):
+            elif endpoint == PAGE and (slashes := len(scope["path"]) - len(path)):
                 # relative as well: a proxy may serve the page below a prefix
                 target = "../" * slashes + path.rpartition("/")[2]
                 await RedirectResponse(target)(scope, bounded_receive, framed_send)

@@ -222,7 +222,6 @@ PATHS: dict[str, Schema] = {
         }
     },
     "/spec": _get("This description", "OpenAPI 3.1.", _content({"type": "object"})),
-    "/docs": _get("This description as a page", "The page.", PAGE),
     "/": _get("A page to translate with", "The page.", PAGE),
     "/web/{name}": _get(
         "A script or a style sheet of the pages",

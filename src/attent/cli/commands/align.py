@@ -90,9 +90,8 @@ def align(
 
     --best-head chooses on a random half of the pairs (for dates, on the validation set) and evaluates its choice on the
     others. Without --gold, it uses the first 200 pairs and chooses the head whose links name the source words that
-    translations depend on most. With --reverse, it uses 1,000 pairs and chooses, in each run, the head whose links
-    agree best with the other run's. --best needs no file for a run on dates. Alignments and the tags of markup then use
-    the saved choice, unless --layer, --head or --about is given.
+    translations depend on most. --best needs no file for a run on dates. Alignments and the tags of markup then use the
+    saved choice, unless --layer, --head or --about is given.
     """
     from attent.alignment.symmetrization import symmetrize
 
@@ -146,7 +145,7 @@ def _check(selection: Selection, links: Links, gold: str | None, *, has_pairs: b
     has_reverse = links.reverse is not None
     refuse(
         (selection.chooses and is_named, f"{option} chooses the layer and the head: omit --layer, --head and --about"),
-        (selection.chooses and gold is not None and has_reverse, f"{option} takes --gold or --reverse, not both"),
+        (selection.chooses and has_reverse, f"{option} chooses for one run: omit --reverse"),
         (
             selection.chooses and gold is None and links.threshold is not None,
             f"{option} without --gold chooses by the largest weights: omit --threshold",
@@ -179,10 +178,9 @@ def _judge(
         read = read_text_pairs(*inputs)
         report = pair_linker.judge_file(linker, read, gold, first_word=int(links.one_based), choose=selection.chooses)
     print("\n".join(report.lines))
-    for folder, selector in zip((run, links.reverse), report.selectors, strict=False):
-        if selection.best and folder is not None:
-            pair_linker.keep_choice(folder, selector)
-            say(f"{folder} now aligns by {selector}")
+    if selection.best:
+        pair_linker.keep_choice(run, report.selector)
+        say(f"{run} now aligns by {report.selector}")
     return report.is_complete
 
 

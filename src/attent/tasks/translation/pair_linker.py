@@ -16,7 +16,7 @@ import torch
 from attent.alignment.aligner import TokenizedPair, Units, align, rank_selectors, tokenize_pair
 from attent.alignment.error_rate import Agreement, agreement
 from attent.alignment.forced_decoding import ABOUT_LABELS, AttentionSelector
-from attent.alignment.head_selection import rank_by_differences, rank_directions
+from attent.alignment.head_selection import rank_by_differences
 from attent.alignment.pharaoh import check, read_gold
 from attent.alignment.symmetrization import symmetrize
 from attent.errors import ArgumentError, DataError
@@ -33,8 +33,8 @@ LINES = 2048
 # Maximum number of layers and heads listed.
 LISTED = 10
 HEAD = f"layer  head  {'a row is about':18}"
-# Pairs without gold links used for a choice, beyond which it hardly changes: for two runs, and for one run.
-CHOSEN_BY, CHOSEN_ALONE_BY = 1000, 200
+# Pairs without gold links used for a choice, beyond which it hardly changes.
+CHOSEN_BY = 200
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -170,12 +170,12 @@ class HeadReport(NamedTuple):
     """The attention that links are read from, as chosen or evaluated.
 
     Args:
-        selectors: selector of the run, and that of the run for the other direction if it was chosen too.
+        selector: selector of the run.
         lines: a table of the best choices, and agreement with gold links.
         is_complete: whether every pair could be read.
     """
 
-    selectors: tuple[AttentionSelector, ...]
+    selector: AttentionSelector
     lines: list[str]
     is_complete: bool
 
@@ -186,27 +186,18 @@ def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> HeadRepor
     Raises:
         DataError: no pair can be used, or the pairs do not distinguish between heads.
     """
-    pairs = list(islice(read, CHOSEN_BY if linker.backward else CHOSEN_ALONE_BY))
+    pairs = list(islice(read, CHOSEN_BY))
     readable = linker.blank_long(pairs, 1)
     title = f"{len(pairs):,} {'pair' if len(pairs) == 1 else 'pairs'} without gold links"
     linker.say(f"looking at every layer and head on {title}")
     tokenized = [linker.tokenize(pair) for pair in readable]
-    if linker.backward is None:
-        ranking = rank_by_differences(linker.forward.model, tokenized)
-        rows = [f"{_cells(selector)}  {score:.3f}" for selector, score in ranking[:LISTED]]
-        choices, quality = [(selector,) for selector, _ in ranking[:1]], [score for _, score in ranking]
-        head = f"chosen on {title}:", f"{HEAD}  score"
-    else:
-        backward = linker.backward.model, reversed_pairs(linker.backward, readable)
-        pairings = rank_directions((linker.forward.model, tokenized), backward)
-        rows = [f"{_cells(first)}  {_cells(second)}  {rate:.3f}" for first, second, rate in pairings[:LISTED]]
-        choices, quality = [(first, second) for first, second, _ in pairings[:1]], [1 - rate for *_, rate in pairings]
-        head = f"chosen on {title}, of each run and of the one for the other direction:", f"{HEAD}  {HEAD}    AER"
     if not any(pair.source and pair.target for pair in tokenized):
         raise DataError("there are no pairs to choose by: every pair has an empty side")
-    if not choices or quality[0] <= 0 or quality[0] == quality[-1]:
+    ranking = rank_by_differences(linker.forward.model, tokenized)
+    if not ranking or ranking[0][1] <= 0 or ranking[0][1] == ranking[-1][1]:
         raise DataError("these pairs do not tell the heads apart: give more pairs, or --gold")
-    return HeadReport(choices[0], [*head, *rows], readable == pairs)
+    rows = [f"{_cells(selector)}  {score:.3f}" for selector, score in ranking[:LISTED]]
+    return HeadReport(ranking[0][0], [f"chosen on {title}:", f"{HEAD}  score", *rows], readable == pairs)
 
 
 def judge_generated(run: Path, linker: PairLinker, *, choose: bool) -> HeadReport:
@@ -233,7 +224,7 @@ def judge_generated(run: Path, linker: PairLinker, *, choose: bool) -> HeadRepor
         pairs, gold = corpus.with_gold(test, tokenizers)
         links = align(linker.forward.model, pairs, selector, threshold=linker.threshold)
         lines.append(f"{name:{width}}  {_agreement(links, gold, str(selector))}")
-    return HeadReport((selector,), lines, is_complete=True)
+    return HeadReport(selector, lines, is_complete=True)
 
 
 def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first_word: int, choose: bool) -> HeadReport:
@@ -267,7 +258,7 @@ def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first
     links, selector = linker.links([readable[row] for row in rows]), linker.selector_of(linker.forward)
     source = str(selector) if linker.backward is None else f"{selector}; {linker.symmetrization} of both directions"
     lines.append(_agreement(links, [gold_links[row] for row in rows], source))
-    return HeadReport((selector,), lines, readable == pairs)
+    return HeadReport(selector, lines, readable == pairs)
 
 
 def keep_choice(run: Path, selector: AttentionSelector) -> None:

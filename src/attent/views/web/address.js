@@ -5,13 +5,10 @@ import { parsed, written } from "./selection.js";
 // Letters of an address that are read, and milliseconds until a change is written: browsers refuse too many in a row.
 const LONGEST = 4000;
 const QUIET = 250;
-const NAMES = ["group", "layer", "head", "row", "column", "combine", "temperature", "top"];
-
-/** The bounds of temperatures. */
-export const TEMPERATURES = [0.05, 20];
+const NAMES = ["group", "layer", "head", "row", "column", "combine"];
 
 /** What the address says about the view of this number of a source; what is not possible there is left out. */
-export function readAddress({ scene, adjust }, which = 0) {
+export function readAddress({ scene }, which = 0) {
   if (location.hash.length > LONGEST) return {};
   const parts = new URLSearchParams(location.hash.slice(1));
   const get = (name) => parts.get(named(name, which));
@@ -19,7 +16,7 @@ export function readAddress({ scene, adjust }, which = 0) {
   if (!group || !NAMES.some((name) => get(name) !== null)) return {};
   const values = {
     group: group.name, layer: whole(get("layer"), group.layers.length) ?? group.layers.length - 1, head: whole(get("head"), group.heads) ?? 0,
-    combine: "sum", temperature: 1, top: 0,
+    combine: "sum",
   };
   if (get("head") === "mean" && group.heads > 1) values.head = "mean";
   for (const [side, count] of [["row", group.height], ["column", group.width]]) {
@@ -27,11 +24,6 @@ export function readAddress({ scene, adjust }, which = 0) {
     if (places.length && !values.side) Object.assign(values, { side, place: places.at(-1), places });
   }
   if (["sum", "mean"].includes(get("combine"))) values.combine = get("combine");
-  const temperature = /^\d{1,2}(\.\d{1,20})?$/.test(get("temperature") ?? "") ? Number(get("temperature")) : NaN;
-  const adjusts = adjust && group.distribution;
-  if (adjusts && temperature >= TEMPERATURES[0] && temperature <= TEMPERATURES[1]) values.temperature = temperature;
-  const top = whole(get("top"), group.width + 1);
-  if (adjusts && top !== null) values.top = top;
   return values;
 }
 
@@ -64,8 +56,6 @@ function write(values, which) {
     parts[values.side] = written(values.places);
     parts.combine = values.combine;
   }
-  if (values.temperature !== 1) parts.temperature = values.temperature;
-  if (values.top) parts.top = values.top;
   const own = new Set(mine(which));
   const others = location.hash.slice(1).split("&").filter((part) => part && !own.has(part));
   const said = Object.entries(parts).map(([name, value]) => `${named(name, which)}=${encodeURIComponent(value)}`);

@@ -38,7 +38,7 @@ export class Grid {
     this.table.addEventListener("keydown", (event) => this.key(event));
     state.follow((_, changed) => {
       if (changed.has("group")) this.open();
-      else if (this.figures && (["temperature", "top"].some((name) => changed.has(name)) || (this.isLarge && changed.has("layer")))) this.fill();
+      else if (this.figures && this.isLarge && changed.has("layer")) this.fill();
       this.mark();
     });
     onScheme(() => this.open(), signal);

@@ -72,11 +72,9 @@ function csv(rows) {
 }
 
 /** A name for a file: the title's letters, and what is looked at. */
-function called(part, scene, { group, layer, head, side, places, combine, temperature, top }) {
+function called(part, scene, { group, layer, head, side, places, combine }) {
   const words = [scene.title || "attention", group, `layer ${layer}`, head === "mean" ? "mean of heads" : `head ${head}`];
   if (places.length) words.push(`${places.length > 1 ? `${combine} of ` : ""}${side} ${written(places).slice(0, 40)}`);
-  if (temperature !== 1) words.push(`temperature ${String(temperature).replace(".", "_")}`);
-  if (top) words.push(`largest ${top}`);
   return [...words, part].map((word) => Array.from(word.normalize("NFC").replace(/[^\p{L}\p{M}\p{N}_]+/gu, "-")).slice(0, LETTERS).join("")).join("-")
     .replace(/-+/g, "-").replace(/^-|-$/g, "");
 }

@@ -18,12 +18,6 @@ export class ServerSource {
     this.number = number;
     this.scene = scene;
     this.kept = new Map();
-    this.adjusted = {};
-  }
-
-  // From now on weights come at a temperature, or only the largest of each row.
-  adjust({ temperature, top }) {
-    this.adjusted = { ...(temperature !== 1 && { temperature }), ...(top > 0 && { top }) };
   }
 
   static async open(server, number) {
@@ -40,7 +34,7 @@ export class ServerSource {
   }
 
   tile(group, layer, head, level, y, x, how, signal = undefined) {
-    return this.part("tile", { group, layer, head, level, y, x, how, ...this.adjusted }, signal);
+    return this.part("tile", { group, layer, head, level, y, x, how }, signal);
   }
 
   async thumbnail(group, layer, head) {
@@ -61,8 +55,7 @@ export class ServerSource {
   }
 
   // Small answers are kept, the last few hundred of them.
-  once(what, asked) {
-    const query = { ...asked, ...this.adjusted };
+  once(what, query) {
     const key = JSON.stringify([what, query]);
     if (!this.kept.has(key)) {
       const part = this.part(what, query);

@@ -4,15 +4,15 @@
 export const NONE = Object.freeze([]);
 
 // What another map is looked at by.
-const MAP = ["group", "layer", "head", "temperature", "top"];
+const MAP = ["group", "layer", "head"];
 
 export class State {
   /**
    * `values`: group (its name), layer, head (a number or "mean"), side ("row", "column" or null) and place; places, the tokens of that side
-   * that are selected, and combine ("sum" or "mean") of these; temperature and top (of each row the largest; 0 for all) of the weights.
+   * that are selected, and combine ("sum" or "mean") of these.
    */
   constructor(values) {
-    this.values = { side: null, place: null, places: NONE, combine: "sum", temperature: 1, top: 0, ...values };
+    this.values = { side: null, place: null, places: NONE, combine: "sum", ...values };
     this.listeners = new Set();
   }
 

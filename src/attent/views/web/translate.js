@@ -46,7 +46,7 @@ class Translator {
         element("section", { class: "card", "aria-label": "translation" }, this.output, this.alternatives, element("div", { class: "line" }, wish, this.copy))),
       element("div", { class: "line" }, this.status, this.again, this.keyLabel),
       this.links.node,
-      element("p", { class: "about" }, "For programs: ", element("a", { href: "docs", text: "the interface of this server" }), "."),
+      element("p", { class: "about" }, "For programs: ", element("a", { href: "spec", text: "the interface of this server" }), "."),
     ];
     this.counted();
     this.checkSwap();

@@ -1,7 +1,6 @@
 // A view of attention from any source: what is shown is chosen above, and every part follows.
 
 import { remember } from "./address.js";
-import { adjustment } from "./adjustment.js";
 import { choice, element } from "./elements.js";
 import { Grid } from "./grid.js";
 import { HeatMap } from "./heat_map.js";
@@ -26,13 +25,10 @@ export function show(root, source, Map = HeatMap, begin = {}, signal = undefined
   const { scene } = source;
   const first = measured(scene, scene.groups[0].base, remembered());
   const state = new State({ group: first.name, layer: first.layers.length - 1, head: first.heads > 1 ? "mean" : 0, ...begin });
-  // before any part asks for numbers
-  if (source.adjust) state.follow((values) => source.adjust(values));
   const choices = element("div", { class: "choices" });
   const about = element("p", { class: "about" });
   const notes = element("ul", { class: "notes" }, ...scene.notes.map((note) => element("li", { text: note })));
-  const header = element("header", {}, element("h1", {}, element("bdi", { text: scene.title || "Attention" })), choices,
-    ...(source.adjust ? [adjustment(scene, state)] : []), about, notes);
+  const header = element("header", {}, element("h1", {}, element("bdi", { text: scene.title || "Attention" })), choices, about, notes);
   const [lines, map, grid] = [new Lines(source, state).node, new Map(source, state, signal).node, new Grid(source, state, signal).node];
   const right = scene.picture ? [new Picture(source, state).node, map] : [map];
   root.replaceChildren(header, element("div", { class: "cards" }, element("div", {}, lines, grid), element("div", {}, ...right)));

@@ -78,7 +78,7 @@ export class Viewed {
 function begin(groups, before) {
   const [base] = before?.group.split(".") ?? [];
   const group = groups.find((one) => one.name === before?.group) ?? groups.find((one) => one.name === base) ?? groups[0];
-  const how = before ? { combine: before.combine, temperature: before.temperature, top: Math.min(before.top, group.width) } : {};
+  const how = before ? { combine: before.combine } : {};
   if (group.base !== base) return group.height * group.width > LARGE ? { head: 0, ...how } : how;
   const head = before.head === "mean" || before.head < group.heads ? before.head : 0;
   return { group: group.name, layer: Math.min(before.layer, group.layers.length - 1), head, ...how };
