@@ -9,7 +9,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from attent.errors import AttentError
@@ -27,10 +27,11 @@ from attent.server.documents import DOWNLOAD, DocumentEndpoints
 from attent.server.endpoints import TextEndpoints
 from attent.server.errors import RequestError, as_request_error, busy, stopped
 from attent.server.limits import AddressLimits, Gatekeeper
-from attent.server.pages import Pages
 from attent.server.service import TranslationService
 from attent.server.settings import SPARE
+from attent.server.specification import specification
 from attent.server.translated_files import TranslatedFiles
+from attent.views.pages.page import web_file
 from attent.web import static_file
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ TEXTS, DOCUMENT, DETECT = "/translate", "/translate_file", "/detect"
 MAX_PATH = 2_000
 # The page; its links are relative to its address.
 PAGE = "/"
+# The page runs only its own scripts, calls only its own server, and cannot be embedded in another page.
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
+    "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
 Say = Callable[[str], None]
 # Reads the whole body of a request.
 Read = Callable[[Request], Coroutine[Any, Any, object]]
@@ -125,7 +132,7 @@ def application(
     """
     settings = service.settings
     gatekeeper = Gatekeeper(settings)
-    endpoints, pages = TextEndpoints(service, gatekeeper), Pages(settings)
+    endpoints, description = TextEndpoints(service, gatekeeper), specification(settings)
     documents = DocumentEndpoints(service, files or TranslatedFiles(settings.file_lifetime), gatekeeper)
 
     async def read(request: Request) -> None:
@@ -148,6 +155,12 @@ def application(
             raise RequestError(401, "Unauthorized", {"WWW-Authenticate": "Bearer"})
         return PlainTextResponse(metrics.text(), media_type=METRICS_TYPE)
 
+    async def spec(request: Request) -> Mapping[str, Any]:
+        return description
+
+    async def page(request: Request) -> Response:
+        return HTMLResponse(web_file("translate.html"), headers=PAGE_HEADERS)
+
     routes = [
         _route(TEXTS, endpoints.translate, read),
         _route(DETECT, endpoints.detect, read),
@@ -159,8 +172,8 @@ def application(
         _route("/health", health),
         Route("/ready", ready),
         Route("/metrics", numbers),
-        _route("/spec", pages.spec),
-        Route("/", pages.index),
+        _route("/spec", spec),
+        Route("/", page),
         Route("/web/{name:str}", static_file),
     ]
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys((AttentError, HTTPException, Exception), _failure))

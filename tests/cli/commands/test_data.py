@@ -40,7 +40,6 @@ def test_stories_come_with_their_supporting_sentences(attent, tmp_path: Path) ->
     assert (out / "test.tsv").read_text(encoding="utf-8").endswith(f"{question}\t{support} {answer}\n")
 
 
-<<<<<<< HEAD
 def test_canvases_come_with_their_captions(attent, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
     out = tmp_path / "new"
@@ -49,11 +48,11 @@ def test_canvases_come_with_their_captions(attent, tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, [f"{parts}, in {out}"])
     name, caption = (out / "combinations.tsv").read_text(encoding="utf-8").splitlines()[1].split("\t")
     assert (out / name).is_file() and " , " in caption
-=======
+
+
 def test_phrases_come_with_their_trees(attent, tmp_path: Path) -> None:
     done = attent("data", "phrases", "--out", tmp_path / "new", "--sentences", 11, "--held-out", 5)
     assert done.out == [f"11 sentences to train on, 5 to validate on and 5 to test on, in {tmp_path / 'new'}"]
     first = (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").splitlines()[0]
     assert first == "the black dog sings\tle chien noir chante"
     assert len((tmp_path / "new" / "train.conllu").read_text(encoding="utf-8").split("\n\n")) == 12
->>>>>>> grammar
