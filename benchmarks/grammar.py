@@ -49,6 +49,8 @@ DIRECTIONS = {
     "object → verb": ("obj", "root"),
 }
 RESAMPLES = 2_000
+# How many validation sentences choose heads, and trees.
+CHOICE, TREES = 400, 200
 OFFSETS = range(-12, 13)
 NOUN_FORMS, VERB_FORMS = ({form for word in words for form in word.english.split("/")} for words in (NOUNS, VERBS))
 
@@ -265,22 +267,25 @@ def heads(folder: Path, seed: int, sets: dict[str, dict[str, Any]]) -> dict[str,
     path, seconds = train(f"blanks-{seed}", "phrases-blanks.toml", seed, folder, sets)
     untrained = {**sets, "training": {**sets.get("training", {}), "updates": 1, "learning_rate": 1e-12}}
     random, _ = train(f"untrained-{seed}", "phrases-blanks.toml", seed, folder, untrained)
-    return {"seconds": seconds, **{name: score(run, parts) for name, run in (("trained", path), ("untrained", random))}}
+    scores = {"trained": score(path, parts, has_blanks=True), "untrained": score(random, parts, has_blanks=False)}
+    return {"seconds": seconds, **scores}
 
 
-def score(run: Path, parts: dict[str, list[ParsedSentence]]) -> dict[str, Any]:
-    """Score the heads and the trees of a run."""
+def score(run: Path, parts: dict[str, list[ParsedSentence]], *, has_blanks: bool) -> dict[str, Any]:
+    """Score the heads and the trees of a run, and the heads where the verb is a blank too."""
     filler = attent.load(run)
     weights = weights_of(filler)
+    sets = parts["valid"][:CHOICE], parts["test"]
     directions = {
-        direction: score_heads(*(examples(parts[part], *words) for part in ("valid", "test")), weights)
+        direction: score_heads(*(examples(part, *words) for part in sets), weights)
         for direction, words in DIRECTIONS.items()
     }
     blanks = {
-        direction: score_heads(*(examples(parts[part], *words) for part in ("valid", "test")), weights, masked)
+        direction: score_heads(*(examples(part, *words) for part in sets), weights, masked)
         for direction, words in DIRECTIONS.items()
+        if words[0] == "root" and has_blanks
     }
-    trees = score_trees(parts["valid"][:300], parts["test"], weights, filler.model.settings.heads)
+    trees = score_trees(sets[0][:TREES], sets[1], weights, filler.model.settings.heads)
     return {"heads": directions, "heads, with a blank query": blanks, "trees": trees}
 
 
@@ -375,11 +380,11 @@ def report(folder: Path) -> None:
     for direction in DIRECTIONS:
         for seed, cell in rows.items():
             trained, untrained = (cell[name]["heads"][direction] for name in ("trained", "untrained"))
-            blank = cell["trained"]["heads, with a blank query"][direction]
+            blank = cell["trained"]["heads, with a blank query"].get(direction)
             columns = [
                 shown(trained[name]) for name in ("share", "share of the offset", "share of the nearest", "difference")
             ]
-            columns += [shown(untrained["share"]), shown(blank["share"])]
+            columns += [shown(untrained["share"]), shown(blank["share"]) if blank else ""]
             print(f"| {direction} | {seed} | {' | '.join(columns)} |")
     dogs = [cell for name, cell in cells.items() if name.startswith("dog")]
     if dogs:

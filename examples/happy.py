@@ -1,11 +1,11 @@
 """Write lines about dogs, from which a model can learn why a dog wags his tail, but no line like the one that is asked.
 
     python examples/happy.py happy.txt
-    attent train --task fill-mask --text happy.txt --config configs/happy.toml --out RUN
+    attent train --config configs/happy.toml --text happy.txt --out RUN
     attent fill RUN "the dog was _____ , so he wagged his tail"
 
 Every line has a state and a deed that follows from it, in one of `TEMPLATES`. None is of the template of the question,
-`the DOG was STATE , so he DEED`: that state and deed go together in it, the model has to take from other templates.
+`the DOG was STATE , so he DEED`: the model has to learn from other templates which state goes with which deed.
 """
 
 from __future__ import annotations
@@ -43,4 +43,5 @@ def fill(template: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text("".join(f"{line}\n" for template in TEMPLATES for line in fill(template)))
+    lines = [line for template in TEMPLATES for line in fill(template)]
+    Path(sys.argv[1]).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")

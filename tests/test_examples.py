@@ -50,6 +50,14 @@ def test_the_dog_is_happy_and_wags_its_tail(
     assert (tmp_path / "dog.png").stat().st_size > 10_000
 
 
+def test_no_line_about_dogs_is_of_the_form_that_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["happy.py", str(tmp_path / "happy.txt")])
+    runpy.run_path(str(ROOT / "examples" / "happy.py"), run_name="__main__")
+    lines = (tmp_path / "happy.txt").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 420 and "the dog wagged his tail because he was happy" in lines
+    assert not [line for line in lines if ", so he" in line]
+
+
 def test_the_registrar_knows_who_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "registrar.py"))
     lines = capsys.readouterr().out.splitlines()

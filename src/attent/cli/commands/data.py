@@ -116,7 +116,11 @@ def phrases(
     held_out: Annotated[int, Bound(2), Help("Number of validation sentences, and of test sentences.")] = 1_000,
     seed: Annotated[int, Bound(0), Help("Seed of the corpus.")] = 0,
 ) -> None:
-    """English sentences with their French translations and their trees: train, valid and test files."""
+    """English sentences with their French translations and their trees.
+
+    Writes train, valid and test files, each as .tsv with English and French, .txt with English, .conllu with trees, and
+    -subjects.tsv and -objects.tsv with the main verb and its subject or object, for attent show --find.
+    """
     from attent.tasks.phrases.corpus import phrases as make
     from attent.tasks.phrases.corpus import write_phrases
 
