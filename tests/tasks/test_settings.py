@@ -37,7 +37,7 @@ def test_every_recipe_can_be_read_and_says_why_on_every_line(path: Path) -> None
             "[training]\nupdate = 5",
             r"key in \[training\] of some\.toml, 'update'; did you mean 'updates'\? \(known: ac",
         ),
-        (LEAST + "[modle]", r"table in some\.toml, 'modle'; did you mean 'model'\? \(known: dates, images, label"),
+        (LEAST + "[modle]", r"table in some\.toml, 'modle'; did you mean 'model'\? \(known: captions, dates, images"),
         (LEAST + '[model]\npreset = "tinny"', r"some\.toml: model: unknown preset 'tinny'; did you mean 'tiny'\?"),
         (LEAST + '[model]\nnorm = "prae"', r"model\.norm in .*, 'prae'; did you mean 'pre'\? \(known: post, pre\)"),
         (LEAST + '[model]\nkind = "rrn"', r"some\.toml: model: unknown kind 'rrn'; did you mean 'rnn'\? \(known: dec"),
@@ -52,7 +52,7 @@ def test_every_recipe_can_be_read_and_says_why_on_every_line(path: Path) -> None
         (LEAST.replace("5", "0"), r"some\.toml: training\.updates: input should be greater than or equal to 1, got 0"),
         ("", r"some\.toml: training is missing"),
         ("[training", r"some\.toml is not TOML: "),
-        ("layerz = 3", r"some\.toml: training is missing; unknown table in some\.toml, 'layerz' \(known: dates, "),
+        ("layerz = 3", r"some\.toml: training is missing; unknown table in some\.toml, 'layerz' \(known: captions, "),
         ("[trainig]\nupdates = 5", r"training is missing; unknown table .*, 'trainig'; did you mean 'training'\?"),
         (
             '[text]\ntrain = "a.tsv"\n[training]\nbatch_pair = 8\n[dates]\nlocale = 3',

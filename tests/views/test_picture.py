@@ -3,6 +3,7 @@ from __future__ import annotations
 import builtins
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,11 +12,23 @@ import pytest
 import torch
 
 from attent.attention.attend import attend
-from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.attention.maps.rollout import rollout
 from attent.errors import ArgumentError, AttentError, ShapeError
+from attent.views.build_scene import build_scene, patch_names
 from attent.views.panel import head_panels, panel
-from attent.views.picture import cls_panel, cls_weights, draw_overlay, drawable, figure, fonts, overlay_figure, picture
+from attent.views.picture import (
+    cls_panel,
+    cls_weights,
+    draw_overlay,
+    draw_scene,
+    drawable,
+    figure,
+    fonts,
+    overlay_figure,
+    picture,
+)
+from attent.views.scene import Picture
 
 
 def make_maps(batch: int = 1) -> list[AttentionMap]:
@@ -157,3 +170,25 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(AttentError, match=r"pip install 'attent\[plot\]'"):
         picture(PANEL, tmp_path / "map.png")
+
+
+def test_words_are_drawn_over_the_patches_they_look_at(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    weights = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.25, 0.25]])
+    over = Picture(np.zeros((4, 4, 1), np.uint8), (2, 2), "source", before=0)
+    maps = {"decoder.cross_attention": LabelledMap(weights, ("seven", " left"), (*patch_names(over),))}  # pyright: ignore
+    scene = build_scene(maps, title="a canvas", picture=over)
+    draw_scene(
+        scene, panel(weights, ("seven", " left"), patch_names(over), reading="rows are words"), tmp_path / "a.svg"
+    )
+    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    for text in ("1. seven: 100%", "2. left: 100%", "a canvas", "rows are words"):
+        assert f"<!-- {text}" in drawn or text in drawn
+    assert "1,1 -->" not in drawn
+    # without a picture, or if the rows are patches, the panel is drawn
+    square = panel(torch.eye(4), patch_names(over), patch_names(over))
+    for drawing, panels in ((scene, square), (replace(scene, picture=None), square), (scene, {"head 0": square})):
+        draw_scene(drawing, panels, tmp_path / "b.svg")
+        assert "1,1 -->" in (tmp_path / "b.svg").read_text(encoding="utf-8")
+    with pytest.raises(ArgumentError, match=r"must end in \.png or \.svg"):
+        draw_scene(scene, panel(weights, "ab", patch_names(over)), tmp_path / "a.jpg")

@@ -319,7 +319,7 @@ def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int
     if config.sizes is None:
         return tokenizers[0].size, tokenizers[-1].size
     # a masked language model has an additional token, the mask
-    if config.sizes[0] < tokenizers[0].size:
+    if getattr(config.model, "input", "tokens") == "tokens" and config.sizes[0] < tokenizers[0].size:
         raise ArgumentError(f"it reads {config.sizes[0]} tokens, but its tokenizer has {tokenizers[0].size}")
     return config.sizes
 

@@ -22,7 +22,7 @@ Results = dict[str, dict[str, float]]
 Say = Callable[[str], None]
 Example = TypeVar("Example")
 # Units of test set sizes.
-SIZE_KEYS = ("pairs", "lines", "windows", "examples")
+SIZE_KEYS = ("pairs", "lines", "windows", "examples", "captions")
 # Name suffix for half the width of a score's interval, which is shown but not stored.
 INTERVAL = " interval"
 # Scores shown in a line of results, if present: key, title, format and unit.

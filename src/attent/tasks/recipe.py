@@ -172,7 +172,7 @@ def validate(path: Path | str, model: Model, say: Say, search: SearchSettings = 
     config = read_config(path)
     settings, task = _settings_of(config, {}), task_of(config.task)
     hint = f"; {task.other_data}" if task.other_data else ""
-    if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).is_file()):
+    if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).exists()):
         relative = "" if Path(missing[0]).is_absolute() else ", relative to the folder where training was started"
         file = "standard input" if missing[0] == STANDARD_INPUT else f"{missing[0]}{relative}"
         raise ArgumentError(f"the corpus of {path} cannot be read again: it was in {file}{hint}")

@@ -103,7 +103,8 @@ class RunSettings(create_model("TaskSettings", **_fields_of_tasks()), extra="for
         if (task := _task(values)) is None:
             return values
         required = task.model_settings(values)
-        return values | {"model": required | model} if model.get("kind") in (None, required.get("kind")) else values
+        is_of_kind = model.get("kind") in (None, required.get("kind", model.get("kind")))
+        return values | {"model": required | model} if is_of_kind else values
 
     @model_validator(mode="before")
     @classmethod

@@ -42,7 +42,7 @@ SMALL_SET, MEDIUM_SET, BATCH = 5_000, 50_000, 64
 # trained from scratch, and 8e-5 for base, the usual rate for fine-tuning such models; at most 1e-3.
 ADAPTED_RATE, MAX_ADAPTED_RATE = 0.04, 1e-3
 # Settings determined by a preset.
-SIZES = frozenset({"preset", "layers", "width", "feed_forward", "heads"})
+SIZES = frozenset({"preset", "layers", "encoder_layers", "decoder_layers", "width", "feed_forward", "heads"})
 
 
 class Size(NamedTuple):
@@ -193,6 +193,15 @@ def suggest_pictures(examples: int) -> Tables:
     pictures than other models (Dosovitskiy et al. 2020, §4.3, arXiv:2010.11929).
     """
     return suggest_vectors(examples) | {"images": {"shift": 0.5, "turn": 8, "scale": 0.05}}
+
+
+def suggest_captions(captions: int) -> Tables:
+    """Return the tables [model] and [training] for a number of pictures with captions, with those of `suggest_vectors`.
+
+    Attention finds a word's region more reliably with one decoder layer (docs/captions.md).
+    """
+    sizes = {"preset": "tiny", "encoder_layers": 2, "decoder_layers": 1, "width": 64, "feed_forward": 128}
+    return suggest_vectors(captions) | {"model": sizes | {"norm": "pre", "activation": "gelu", "dropout": 0.1}}
 
 
 def suggest_vectors(examples: int) -> Tables:

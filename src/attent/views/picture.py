@@ -21,6 +21,7 @@ from attent.attention.maps.rollout import rollout
 from attent.errors import ArgumentError, ShapeError, needs
 from attent.views.labels import legend, visible
 from attent.views.panel import Panel
+from attent.views.scene import Scene
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -296,7 +297,28 @@ def draw_overlay(
     save(overlay_figure(pixels, grid, cls_weights(maps), title), path)
 
 
-def overlay_figure(pixels: np.ndarray, grid: tuple[int, int], weights: Mapping[str, Tensor], title: str = "") -> Figure:
+def draw_scene(scene: Scene, panels: Panel | Mapping[str, Panel], path: Path | str) -> None:
+    """Draw panels of a scene as `picture` does, or each row of a panel of a picture's patches over the picture.
+
+    A row is drawn over the picture if it is of something else than a patch, such as a word.
+
+    Args:
+        scene: the scene.
+        panels: see `picture`.
+        path: see `picture`; the errors are the same.
+    """
+    over = scene.picture
+    if over is None or not isinstance(panels, Panel) or panels.rows == panels.columns or over.before:
+        return picture(panels, path)
+    check_format(path)
+    names = [f"{number}. {visible(label.strip())}" for number, label in enumerate(panels.rows, start=1)]
+    weights = dict(zip(names, panels.weights, strict=True))
+    return save(overlay_figure(over.pixels, over.grid, weights, scene.title, panels.reading), path)
+
+
+def overlay_figure(
+    pixels: np.ndarray, grid: tuple[int, int], weights: Mapping[str, Tensor], title: str = "", reading: str = READING
+) -> Figure:
     """Return the figure that `draw_overlay` saves; a notebook shows it.
 
     Args:
@@ -304,6 +326,7 @@ def overlay_figure(pixels: np.ndarray, grid: tuple[int, int], weights: Mapping[s
         grid: see `draw_overlay`.
         weights: the weights of the patches, (T,), by name.
         title: the title of the figure.
+        reading: a line that explains the weights.
 
     Raises:
         AttentError: matplotlib is not installed.
@@ -333,7 +356,7 @@ def overlay_figure(pixels: np.ndarray, grid: tuple[int, int], weights: Mapping[s
         )
     if image is not None:
         add_color_bar(drawing, image, list(axes))
-    drawing.suptitle("\n".join(filter(None, (title, READING))), fontsize=8, x=0.01, horizontalalignment="left")
+    drawing.suptitle("\n".join(filter(None, (title, reading))), fontsize=8, x=0.01, horizontalalignment="left")
     return drawing
 
 

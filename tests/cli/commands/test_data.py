@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 
 def test_multi30k_is_put_into_a_folder(attent, tmp_path: Path, data_folder: Path) -> None:
     done = attent("data", "multi30k", "--out", tmp_path, "--from", data_folder / "multi30k")
@@ -36,3 +38,13 @@ def test_stories_come_with_their_supporting_sentences(attent, tmp_path: Path) ->
     assert (out / "test.tsv").read_text(encoding="utf-8").endswith(f"{question}\t{answer}\n")
     assert attent(*make, "--with-support").code == 0
     assert (out / "test.tsv").read_text(encoding="utf-8").endswith(f"{question}\t{support} {answer}\n")
+
+
+def test_canvases_come_with_their_captions(attent, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+    out = tmp_path / "new"
+    done = attent("data", "canvases", "--out", out, "--pictures", 7, "--held-out", 2, "--seed", 3)
+    parts = "7 pictures of train, 2 pictures of valid, 2 pictures of test, 2 pictures of combinations"
+    assert (done.code, done.out) == (0, [f"{parts}, in {out}"])
+    name, caption = (out / "combinations.tsv").read_text(encoding="utf-8").splitlines()[1].split("\t")
+    assert (out / name).is_file() and " , " in caption

@@ -135,10 +135,11 @@ def test_the_mean_needs_little_memory_beside_the_pictures() -> None:
 
 def test_a_patch_is_found(pictures: Pictures) -> None:
     for size, patch in ((8, 2), (28, 4), (32, 4), (64, 8), (224, 28)):
-        assert suitable_patch(size, size) == patch
-    assert suitable_patch(6, 9) == 3
+        assert suitable_patch(size, size, 64) == patch
+    assert suitable_patch(6, 9, 64) == 3
+    assert suitable_patch(16, 16, 16) == 4
     with pytest.raises(ArgumentError, match=r"no patch size cuts 29 x 31 pixels into 4 to 64 patches: give another"):
-        suitable_patch(29, 31)
+        suitable_patch(29, 31, 64)
     with pytest.raises(ArgumentError, match=r"must divide .* 4 x 6 pixels, got 3"):
         PictureInputs.of(pictures, np.arange(40), ImagesSettings(source="x", patch=3))
 

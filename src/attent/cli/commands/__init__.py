@@ -28,7 +28,19 @@ from attent.setting import Flag, Help
 
 # The order of commands in the help; any others follow by name.
 MODELS = ("demo", "train", "average", "import", "quantize")
-USES = ("translate", "fill", "generate", "classify", "score", "align", "evaluate", "ablate", "export", "vectors")
+USES = (
+    "translate",
+    "fill",
+    "generate",
+    "classify",
+    "caption",
+    "score",
+    "align",
+    "evaluate",
+    "ablate",
+    "export",
+    "vectors",
+)
 VIEWS = ("show", "explore", "serve", "describe", "walk", "data", "bench", "compare", "doctor")
 ORDER = (*MODELS, *USES, *VIEWS)
 # Builds a command's argument from the values of its options.

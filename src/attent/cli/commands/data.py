@@ -60,6 +60,26 @@ def date_languages(
 
 
 @data.command()
+def canvases(
+    out: Folder,
+    pictures: Annotated[int, Bound(1), Help("Number of pictures to train on.")] = 8_000,
+    held_out: Annotated[int, Bound(1), Help("Number of pictures of each held-out part.")] = 500,
+    seed: Annotated[int, Bound(0), Help("Seed of the canvases.")] = 0,
+) -> None:
+    """Canvases of scikit-learn's digits with captions: train.tsv, valid.tsv, test.tsv and combinations.tsv.
+
+    The images of digits in valid and test are not in train. In combinations, digits are together that are so nowhere
+    else.
+    """
+    from attent.tasks.caption.canvases import canvases as draw
+    from attent.tasks.caption.canvases import write_canvases
+
+    parts = draw(pictures, held_out, seed)
+    write_canvases(out, parts)
+    print(f"{', '.join(f'{len(drawn):,} pictures of {part}' for part, drawn in parts.items())}, in {out}")
+
+
+@data.command()
 def stories(
     out: Folder,
     kinds: Annotated[str, Help("Question kinds, joined by commas: one, two, three, yes-no, count, list.")] = "all",

@@ -58,7 +58,8 @@ def explore(
 
     Change a token, and generation continues from there. The server answers only its own page: the address ends in a
     secret token after #, new at each start. Weights are computed when they are displayed, so that you can zoom into
-    texts of tens of thousands of tokens. For a Hugging Face model, the page shows only the text or picture of --text.
+    texts of tens of thousands of tokens. For a Hugging Face model or a run that captions, the page shows only the text
+    or picture of --text.
     """
     text, file, score, normalizer = exploration.text, exploration.file, exploration.score, exploration.normalizer
     check_utf8(text, "--text")
@@ -70,6 +71,9 @@ def explore(
     from attent.explorer.server import ExploreServer
 
     model = loading.pretrained(run)
+    if model is None and (stored := loading.stored_run(run)).task.name == "caption":
+        # shows a picture as a Hugging Face model does
+        model = stored.tool
     if model is None:
         loaded_runs, text = _load_runs((run, second_run), exploration, loading)
         explorer = Explorer(loaded_runs, text=text, longest=longest)
@@ -77,9 +81,9 @@ def explore(
         refuse(
             (
                 second_run or score or normalizer,
-                "a Hugging Face model cannot be compared: omit RUN2, --score and --normalizer",
+                "this model cannot be compared: omit RUN2, --score and --normalizer",
             ),
-            (bool(text) is (file is not None), "a Hugging Face model needs exactly one text: give --text or --file"),
+            (bool(text) is (file is not None), "this model needs exactly one text or picture: give --text or --file"),
         )
         explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
     server = ExploreServer(explorer, port=address.port)

@@ -77,7 +77,7 @@ def show(
 
 def _draw(scene: Scene, drawn: Panel | dict[str, Panel], out: Path | None) -> None:
     """Show panels of a scene in the terminal, and draw them, or the scene as a page, into a file."""
-    from attent.views.picture import picture
+    from attent.views.picture import draw_scene
     from attent.views.terminal import heat_map
 
     if out is not None and out.suffix.lower() in PAGES:
@@ -85,7 +85,7 @@ def _draw(scene: Scene, drawn: Panel | dict[str, Panel], out: Path | None) -> No
 
         page(scene).save(out)
     elif out is not None:
-        picture(drawn, out)
+        draw_scene(scene, drawn, out)
     print("\n".join((heat_map(drawn, color=use_color()), *scene.notes)))
     if out is not None:
         say(f"drawn into {out}")

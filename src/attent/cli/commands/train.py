@@ -30,6 +30,7 @@ DATA_OPTIONS = {
     "dates": "--corpus dates",
     "lines": "--text FILE",
     "images": "--images SOURCE",
+    "captions": "--images FOLDER",
     "labelled": "--labelled FILE",
 }
 # The settings that name training data.
@@ -62,7 +63,8 @@ class Recipe:
 
     config: Annotated[Path | None, Help("Recipe: a TOML file of settings.")] = None
     task: Annotated[
-        str | None, Help("translate, fill-mask, text-generation or classify; by the kind of files unless given.")
+        str | None,
+        Help("translate, fill-mask, text-generation, classify or caption; by the kind of files unless given."),
     ] = None
     corpus: Annotated[str | None, Help("Generated corpus: dates, with the demo's settings.")] = None
     data: Annotated[Path | None, Help("Folder with the files of the corpus.")] = None
@@ -86,11 +88,12 @@ def train(
     trust_code: TrustCode = False,
 ) -> None:
     """Train a model, evaluate it on held-out data, and save everything in a run folder."""
-    tables = {"text": pairs, "lines": lines, "images": images, "labelled": labelled}
     device = training.values.get("device")
     if device is not None:
         device_of(device)
     task = known_task(recipe.task)
+    of_images = "captions" if task == "caption" else "images"
+    tables = {"text": pairs, "lines": lines, of_images: images, "labelled": labelled}
     languages = {name: value for name, value in pairs.values.items() if name in LANGUAGES}
     corpora = {name: dict(settings.values) for name, settings in tables.items()}
     corpora["text"] = {name: file for name, file in pairs.values.items() if name not in languages}
@@ -144,7 +147,7 @@ def _base_settings(
 
     start = demo() if recipe.corpus is not None else None if recipe.config is None else read(recipe.config)
     if files and not files.keys() & MAIN and getattr(start, table, None) is None:
-        main = options["source" if table == "images" else "train"]
+        main = options["source" if "source" in options else "train"]
         raise ArgumentError(f"{options[next(iter(files))]} needs {main}, or a --config with [{table}]")
     if files:
         start = corpus_settings(files, start, recipe.preset, recipe.data, table, task, recipe.init_from, minutes, say)

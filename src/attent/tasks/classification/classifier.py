@@ -237,7 +237,7 @@ class Classifier(FromRun):
             case TextInputs():
                 return _as_texts(examples)
             case PictureInputs() as inputs:
-                return _as_pictures(examples, inputs)
+                return as_pictures(examples, inputs)
             case VectorInputs() as inputs:
                 return _as_vectors(examples, inputs)
 
@@ -273,7 +273,13 @@ def _as_texts(examples: Any) -> tuple[str, ...]:
     return tuple(examples)
 
 
-def _as_pictures(examples: Any, inputs: PictureInputs) -> Pictures:
+def as_pictures(examples: Any, inputs: PictureInputs) -> Pictures:
+    """Convert picture files, or an array of pictures, to pictures of the size and colors that a run reads.
+
+    Raises:
+        ArgumentError: they are neither, or an array of other axes.
+        DataError: a picture cannot be read.
+    """
     size = (inputs.height, inputs.width)
     expected = (*size, len(inputs.mean))
     if isinstance(examples, Pictures):

@@ -21,7 +21,6 @@ from attent.text.batches import KEY_MULTIPLE, Examples, Sequences, TensorBatch, 
 from attent.text.tokenizer import Tokenizer
 
 INPUTS = "inputs.json"
-MAX_PATCHES = 64
 # The maximum height and width in pixels.
 MAX_SIDE = 2**14
 # The number of values that are averaged at a time.
@@ -59,7 +58,7 @@ class PictureInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False)
             ArgumentError: the patch size does not divide height and width, or there is no suitable one.
         """
         height, width, channels = pictures.pixels.shape[1:]
-        patch = settings.patch or suitable_patch(height, width)
+        patch = settings.patch or suitable_patch(height, width, settings.max_patches)
         patch_grid(height, width, patch)
         mean, deviation = _moments(lambda part: to_unit_range(pictures.pixels[part]), rows, height * width * channels)
         colours: Colours = "grey" if channels == 1 else "rgb"
@@ -157,17 +156,17 @@ class Inputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
             raise DataError(f"{INPUTS} is damaged: {first_fault(error)}") from error
 
 
-def suitable_patch(height: int, width: int) -> int:
-    """Return the smallest patch size, at least 2 pixels, that divides a picture into 4 to 64 patches.
+def suitable_patch(height: int, width: int, maximum: int) -> int:
+    """Return the smallest patch size, at least 2 pixels, that divides a picture into 4 to `maximum` patches.
 
     Raises:
         ArgumentError: height and width have no such divisor.
     """
     for patch in range(2, min(height, width) + 1):
-        if height % patch == width % patch == 0 and 4 <= height * width // patch**2 <= MAX_PATCHES:
+        if height % patch == width % patch == 0 and 4 <= height * width // patch**2 <= maximum:
             return patch
     raise ArgumentError(
-        f"no patch size cuts {height} x {width} pixels into 4 to {MAX_PATCHES} patches: give another --size, or "
+        f"no patch size cuts {height} x {width} pixels into 4 to {maximum} patches: give another --size, or "
         "images.patch"
     )
 

@@ -36,9 +36,12 @@ class ImagesSettings(BaseModel, extra="forbid", frozen=True):
     """Settings of pictures or of sequences of vectors; a picture is read as a sequence of patches."""
 
     file_keys: ClassVar[tuple[str, ...]] = ("source",)
+    # The maximum number of patches of a picture unless `patch` is set.
+    max_patches: ClassVar[int] = 64
 
     source: Annotated[File, Help(metavar="digits|FOLDER|FILE.npz")] = Field(
-        description="pictures in one folder per class, an .npz of pictures or vectors, or digits"
+        description="pictures in one folder per class, an .npz of pictures or vectors, or digits; for captions, a "
+        "folder or .tsv"
     )
     size: Annotated[Sides, Help(metavar="N|HxW")] | None = Field(
         None, description="height and width in pixels to resize pictures to; required if their sizes differ"

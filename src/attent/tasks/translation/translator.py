@@ -194,12 +194,7 @@ class Translator(FromRun, Engine):
             rows: labels of the target.
             gradients: see `map`.
         """
-        with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
-            features = self.model.decode(self.encode(source), torch.tensor([[BOS, *target[:-1]]], device=self.device))
-            derived: dict[str, AttentionMap] = {}
-            if gradients:
-                log_probs = self.model.output(features)[0].float().log_softmax(-1)  # (T, V)
-                derived = maps.last_gradients(log_probs[torch.arange(len(target)), torch.tensor(target)].sum())
+        maps, derived = forced_maps(self.model, lambda: self.encode(source), target, gradients=gradients)
         return label_translation_maps(maps, (*columns,), (*rows,), derived)
 
     def forward_pass(self, text: str) -> ForwardPass:
@@ -222,6 +217,27 @@ class Translator(FromRun, Engine):
         return self.model.encode(
             torch.tensor([tokens], device=self.device), torch.tensor([len(tokens)], device=self.device)
         )
+
+
+def forced_maps(
+    model: EncoderDecoder[Any], encode: Callable[[], Memory], target: Sequence[int], *, gradients: bool
+) -> tuple[Mapping[str, AttentionMap], dict[str, AttentionMap]]:
+    """Return the maps of a model while it writes a given target, and the gradients of the target's log-probability.
+
+    Args:
+        model: the model.
+        encode: encodes the source.
+        target: the tokens written, including EOS if it was written.
+        gradients: False to compute no gradients.
+    """
+    derived: dict[str, AttentionMap] = {}
+    with torch.set_grad_enabled(gradients), watch(model, gradients=gradients) as maps:
+        memory = encode()
+        features = model.decode(memory, torch.tensor([[BOS, *target[:-1]]], device=memory.features.device))
+        if gradients:
+            log_probs = model.output(features)[0].float().log_softmax(-1)  # (T, V)
+            derived = maps.last_gradients(log_probs[torch.arange(len(target)), torch.tensor(target)].sum())
+    return maps, derived
 
 
 def label_translation_maps(

@@ -1,4 +1,4 @@
-// A picture whose patches are tokens: how a patch, or the vector in front, looks at all others, over the picture.
+// A picture whose patches are tokens: how a patch, the vector in front or a word looks at the patches, over the picture.
 
 import { share } from "./colours.js";
 import { element, moved } from "./elements.js";
@@ -43,15 +43,22 @@ export class Picture {
     this.state.set({ side: "row", place });
   }
 
-  /** Fetch how the chosen place looks; the vector in front unless another is chosen. */
+  /** Choose a patch: how it looks, or which words look at it if the rows are words. */
+  choose(place) {
+    this.state.set({ side: this.group().rows === this.about.text ? "row" : "column", place });
+  }
+
+  /** Fetch how the chosen place looks; unless one is chosen, the vector in front, or the word that was shown. */
   open() {
     const group = this.group();
     this.node.hidden = group.columns !== this.about.text;
     if (this.node.hidden) return;
     const { layer, head, side, place, places } = this.state.values;
-    this.place = side === "row" ? place : 0;
+    const rows = this.source.scene.texts[group.rows].labels;
+    this.isPatch = group.rows === this.about.text;
+    this.place = Math.min(side === "row" ? place : this.isPatch ? 0 : this.place ?? 0, rows.length - 1);
     const several = side === "row" && places.length > 1;
-    this.name = several ? `the ${this.state.values.combine} of ${places.length} tokens` : visible(this.source.scene.texts[this.about.text].labels[this.place]);
+    this.name = several ? `the ${this.state.values.combine} of ${places.length} tokens` : visible(rows[this.place]);
     this.once(several ? combined(this.source, this.state.values) : this.source.row(group.name, layer, head, this.place), (line) => { this.line = line; this.draw(); });
   }
 
@@ -96,7 +103,8 @@ export class Picture {
     context.lineWidth = 1;
     for (let row = 1; row < down; row += 1) context.strokeRect(-1, Math.round(row * tall) + 0.5, this.canvas.width + 2, 0);
     for (let column = 1; column < across; column += 1) context.strokeRect(Math.round(column * wide) + 0.5, -1, 0, this.canvas.height + 2);
-    const patch = this.place - this.about.before;
+    const { side, place } = this.state.values;
+    const patch = (this.isPatch ? this.place : side === "column" ? place : -1) - this.about.before;
     if (patch < 0) return;
     context.strokeStyle = "#1f77b4";
     context.lineWidth = 3;
@@ -109,13 +117,15 @@ export class Picture {
       const box = this.canvas.getBoundingClientRect();
       const [row, column] = [Math.floor(((event.clientY - box.top) / box.height) * down), Math.floor(((event.clientX - box.left) / box.width) * across)];
       if (this.state.values.places.length) return;
-      if (row >= 0 && column >= 0 && row < down && column < across) this.look(before + row * across + column);
+      if (row >= 0 && column >= 0 && row < down && column < across) this.choose(before + row * across + column);
     });
     this.canvas.addEventListener("keydown", (event) => {
-      const next = moved(event.key, Math.max((this.place ?? 0) - before, 0), down * across, across);
+      const { side, place } = this.state.values;
+      const chosen = this.isPatch ? this.place : side === "column" ? place : 0;
+      const next = moved(event.key, Math.max((chosen ?? 0) - before, 0), down * across, across);
       if (next === undefined) return;
       event.preventDefault();
-      this.look(before + next);
+      this.choose(before + next);
     });
   }
 }

@@ -1,0 +1,1 @@
+"""Captions: pictures put into words, with attention to the regions of the picture."""
