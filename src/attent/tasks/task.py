@@ -346,13 +346,13 @@ class Task(Learning[C], Inference):
         return run
 
     def metric(self, name: str | None) -> str:
-        """Return the metric with this name, or the default metric for None.
+        """Return the metric with this name, or the default metric for None; empty if the task has none.
 
         Raises:
             UnknownNameError: the task has no such metric.
         """
         check_known(f"metric of a run for the task {self.name}", name, self.metrics)
-        return name or self.metrics[0]
+        return name or next(iter(self.metrics), "")
 
 
 def refusal(path: Path | str, config: RunConfig) -> RunError:

@@ -26,8 +26,8 @@ from attent.cli.options import Given, Offer
 from attent.setting import Flag, Help
 
 # The order of commands in the help; any others follow by name.
-MODELS = ("demo", "train", "average", "import", "quantize")
-USES = ("translate", "fill", "generate", "classify", "score", "align", "evaluate", "ablate", "export", "vectors")
+MODELS = ("demo", "train", "average", "import", "quantize", "vectors")
+USES = ("translate", "fill", "answer", "generate", "classify", "score", "align", "evaluate", "ablate", "export")
 VIEWS = ("show", "explore", "serve", "describe", "walk", "data", "bench", "compare", "doctor")
 ORDER = (*MODELS, *USES, *VIEWS)
 # Builds a command's argument from the values of its options.

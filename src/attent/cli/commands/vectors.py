@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,17 +12,11 @@ from attent.cli.output import say
 from attent.errors import check_known, refuse
 from attent.setting import Help
 
-if TYPE_CHECKING:
-    from attent.text.settings import SkipGramSettings
-
-ENDINGS = ".vec", ".txt"
-SkipGram = Annotated["Given[SkipGramSettings]", Offer("attent.text.settings", "SkipGramSettings")]
+SkipGram = Annotated[Given[Any], Offer("attent.text.settings", "SkipGramSettings")]
 
 
 def vectors(
-    run: Annotated[
-        Path | None, typer.Argument(help="Run folder whose embeddings to write.", show_default=False)
-    ] = None,
+    run: Annotated[Path | None, typer.Argument(help="The run folder.", show_default=False)] = None,
     *,
     out: Annotated[Path, Help("Output file in word2vec's text format: .vec or .txt.")],
     from_text: Annotated[Path | None, Help("Train vectors on the lines of this text instead.")] = None,
@@ -37,7 +31,7 @@ def vectors(
     refuse(
         ((run is None) == (from_text is None), "give a run folder, or a text with --from-text"),
         (bool(run and training.values), "these options are for --from-text"),
-        (out.suffix not in ENDINGS, f"--out must end in {' or '.join(ENDINGS)}, got {str(out)!r}"),
+        (out.suffix not in (".vec", ".txt"), f"--out must end in .vec or .txt, got {str(out)!r}"),
     )
     from attent.runs.durable import new_file
     from attent.runs.folder import read
@@ -54,9 +48,8 @@ def vectors(
         side = side or next(iter(loaded_run.tokenizers))
         check_known("side", side, loaded_run.tokenizers)
         embedding = loaded_run.model.embeddings[side]
-        word_vectors, left_out = vocabulary_vectors(
-            loaded_run.tokenizers[side], embedding.scale * embedding.weight.detach()
-        )
+        features = embedding.scale * embedding.weight.detach()
+        word_vectors, left_out = vocabulary_vectors(loaded_run.tokenizers[side], features)
     with new_file(out) as draft:
         write(draft, word_vectors)
     print(f"{len(word_vectors):,} words of {word_vectors.width} numbers: {out}")
