@@ -19,7 +19,7 @@ def answer(
     question: Annotated[str, typer.Argument(help="A question about the passage.")],
     as_json: JsonLines = False,
 ) -> None:
-    """Answer a question with the part of a passage that is most probably the answer.
+    """Answer a question with a part of a passage.
 
     Prints the answer, a tab and its probability; with --json also its characters in the passage. PASSAGE is a text
     unless a file has this name. Words that the run does not know are named on standard error.
