@@ -173,6 +173,7 @@ def settings() -> Iterator[str]:
     from attent.search.settings import GenerationSettings, SearchSettings
     from attent.tasks.settings import RunSettings
     from attent.tasks.stories.corpus import StoriesSettings
+    from attent.text.settings import SkipGramSettings
 
     yield "# Every setting"
     yield (
@@ -192,6 +193,7 @@ def settings() -> Iterator[str]:
     yield from settings_parts("Search: translate", SearchSettings)
     yield from settings_parts("Generation: generate", GenerationSettings)
     yield from settings_parts("Stories: data stories", StoriesSettings)
+    yield from settings_parts("Word vectors: vectors --from-text", SkipGramSettings)
 
 
 def is_settings(kind: Any) -> bool:

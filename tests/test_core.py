@@ -198,12 +198,12 @@ def test_models_of_transformers_run_by_attend_without_the_packages_of_ours() -> 
 def test_missing_packages_are_named_in_one_line(results: dict[str, tuple[int, str, str]]) -> None:
     status, out, err = results["missing"]
     assert status == 0, err
-    named = [re.findall(r": pip install 'attent\[(\w+)\]'", line) for line in out.splitlines()]
+    named = [re.findall(r": in a clone of attent, pip install '\.\[(\w+)\]'", line) for line in out.splitlines()]
     assert named == [[name] for name in NEEDS.values()]
     status, out, err = results["command"]
     assert (status, out, len(err.splitlines())) == (2, "", 1)
     assert err.startswith("attent: the command attent needs typer, ")
-    assert err.endswith(": pip install 'attent[cli]'\n")
+    assert err.endswith(": in a clone of attent, pip install '.[cli]'\n")
     status, out, err = results["doctor"]
     assert (status, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()][1:4] == ["required", "extras", "missing"]
@@ -212,7 +212,9 @@ def test_missing_packages_are_named_in_one_line(results: dict[str, tuple[int, st
 def test_a_single_missing_package_is_named() -> None:
     code = "import sys; sys.modules['sacrebleu'] = None; import attent; attent.load"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith("models and training need sacrebleu: pip install 'attent[models]'")
+    assert done.stderr.splitlines()[-1].endswith(
+        "models and training need sacrebleu: in a clone of attent, pip install '.[models]'"
+    )
 
 
 def test_extras_are_those_of_the_package() -> None:

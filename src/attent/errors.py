@@ -208,7 +208,7 @@ def needs(need: str, extra: str, kind: type[AttentError] = MissingExtraError) ->
     try:
         yield
     except ImportError as error:
-        raise kind(f"{need}: pip install 'attent[{extra}]' ({error})") from error
+        raise kind(f"{need}: in a clone of attent, pip install '.[{extra}]' ({error})") from error
 
 
 def printable(text: str) -> str:

@@ -115,7 +115,9 @@ def _report_packages(findings: Findings) -> None:
     installed = {name for name in names if _is_installed(name, extras)}
     findings.add("extras", ", ".join(sorted(installed)) or "none")
     missing = ", ".join(sorted(names - installed))
-    findings.add("missing", f"{missing}  (optional: pip install 'attent[NAME]')" if missing else "none")
+    findings.add(
+        "missing", f"{missing}  (optional: in a clone of attent, pip install '.[NAME]')" if missing else "none"
+    )
 
 
 def _is_usable(requirement: _Requirement) -> bool:

@@ -71,7 +71,9 @@ def check_extra(name: str) -> None:
     check_torch()
     missing = dict.fromkeys(package for package in _packages(name) if find_spec(package) is None)
     if missing:
-        raise MissingExtraError(f"{EXTRAS[name].need} {', '.join(missing)}: pip install 'attent[{name}]'")
+        raise MissingExtraError(
+            f"{EXTRAS[name].need} {', '.join(missing)}: in a clone of attent, pip install '.[{name}]'"
+        )
 
 
 def _packages(name: str) -> Iterator[str]:

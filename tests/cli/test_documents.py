@@ -146,4 +146,4 @@ def test_a_missing_library_is_named_with_its_extra(
     monkeypatch.delitem(sys.modules, "attent.documents.word_processors", raising=False)
     monkeypatch.setitem(sys.modules, "lxml", None)
     says = refused("translate", RUN, file, "--out", tmp_path / "brief.docx")
-    assert "pip install 'attent[documents]'" in says
+    assert "in a clone of attent, pip install '.[documents]'" in says

@@ -18,7 +18,19 @@ from attent.tasks.overrides import toml
 from attent.tasks.recipe import follow
 from attent.tasks.settings import read
 
-COMPUTES = {"translate", "fill", "generate", "classify", "score", "align", "evaluate", "show", "explore", "walk"}
+COMPUTES = {
+    "translate",
+    "fill",
+    "answer",
+    "generate",
+    "classify",
+    "score",
+    "align",
+    "evaluate",
+    "show",
+    "explore",
+    "walk",
+}
 COMPUTES |= {"train", "demo", "ablate", "serve", "bench"}
 READS = (COMPUTES - {"demo"}) | {"average", "export", "vectors", "describe", "quantize"}
 

@@ -24,7 +24,7 @@ COMMANDS = {
     "score RUN nowhere.tsv": "nowhere.tsv is not a file",
     "score RUN ''": "'' is not a file",
     "vectors RUN": "Missing option '--out'",
-    "vectors RUN --out a.csv": "the name of a file of word vectors must end in .txt (glove), ",
+    "vectors RUN --out a.csv": "--out must end in .vec or .txt, got 'a.csv'",
     "vectors RUN --out a.txt --side middle": "unknown side 'middle' (known: source, target)",
     "vectors RUN --out nowhere/a.txt": "nowhere/.a.txt.part cannot be written: ",
     # a run of another task
@@ -58,7 +58,7 @@ TRAINING = {
     "train --images digits --labelled a.tsv": "[images] and for [labelled] cannot be used in one run",
     "train --task translate --images digits": "these files are for --task classify, not for --task translate",
     "train --labelled nowhere.tsv": "nowhere.tsv cannot be read",
-    "train --task clasify --labelled a.tsv": "'clasify'; did you mean 'classify'? (known: classify, fill",
+    "train --task clasify --labelled a.tsv": "'clasify'; did you mean 'classify'? (known: answer, classify, fill",
     "train --resume x --out y": "a resumed run keeps its settings: omit --out",
     **{f"train --resume x --{name} a": f"keeps its corpus: omit --{name}" for name in ("train", "images", "size")},
     **{f"train --resume x --{name} a": f"omit --{name}" for name in ("valid-target", "text", "labelled", "freeze")},

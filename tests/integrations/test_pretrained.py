@@ -284,6 +284,6 @@ def test_a_name_is_fetched_if_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_without_transformers_the_extra_is_named(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    assert "pip install 'attent[transformers]'" in _says(load, folders / "bert")
+    assert "in a clone of attent, pip install '.[transformers]'" in _says(load, folders / "bert")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert "pip install 'attent[transformers]'" in _says(find, "owner/name")
+    assert "in a clone of attent, pip install '.[transformers]'" in _says(find, "owner/name")

@@ -12,7 +12,7 @@ from attent.tasks.translation.task import TranslationTask
 
 
 def test_tasks_are_found_by_reading_their_folder() -> None:
-    assert {*tasks()} == {"translate", "fill-mask", "classify", "text-generation", "caption"}
+    assert {*tasks()} == {"translate", "fill-mask", "classify", "text-generation", "caption", "answer"}
     assert isinstance(task_of("translate"), TranslationTask)
     with pytest.raises(UnknownNameError, match="unknown task 'translat'; did you mean 'translate'"):
         task_of("translat")
@@ -55,7 +55,7 @@ def test_a_config_that_does_not_suit_its_task_is_refused(values: dict[str, Any],
 
 def test_metrics_are_those_of_the_task() -> None:
     first = {"translate": "loss", "classify": "accuracy", "text-generation": "perplexity", "fill-mask": "accuracy"}
-    assert {name: task.metric(None) for name, task in tasks().items()} == first | {"caption": ""}
+    assert {name: task.metric(None) for name, task in tasks().items()} == first | {"caption": "", "answer": ""}
     assert task_of("translate").metric("bleu") == "bleu"
     with pytest.raises(UnknownNameError, match=r"\(known: accuracy, loss\)$"):
         task_of("classify").metric("bleu")

@@ -48,8 +48,11 @@ def test_too_few_pairs_are_an_error() -> None:
     with pytest.raises(DataError, match=r"no pair is left to train on; .*also in validation"):
         pairs, report = stored(different(1) * 7)
         split(pairs, 0, report)
-    with pytest.raises(DataError, match=r"a share of 0\.1 of 3 examples is less than one example"):
-        split_by_class(np.array([0, 1, 1]), 0.1, 0)
+
+
+def test_a_share_above_zero_holds_out_an_example_if_a_class_has_several() -> None:
+    assert [len(rows) for rows in split_by_class(np.array([0, 1, 1]), 0.1, 0)] == [2, 1]
+    assert [len(rows) for rows in split_by_class(np.array([0, 1, 2]), 0.1, 0)] == [3, 0]
 
 
 CLASSES = np.repeat([0, 1, 2, 3], [101, 53, 7, 1])

@@ -90,5 +90,7 @@ def test_words_are_joined_as_the_language_writes_them(language: str, text: str, 
 
 def test_sacremoses_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    with pytest.raises(ArgumentError, match=r"^--detokenize needs sacremoses: pip install 'attent\[detokenize\]' \("):
+    with pytest.raises(
+        ArgumentError, match=r"^--detokenize needs sacremoses: in a clone of attent, pip install '\.\[detokenize\]' \("
+    ):
         Detokenizer("en")

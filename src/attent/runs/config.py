@@ -95,7 +95,7 @@ class RunConfig(BaseModel, extra="forbid"):
         spacing: the share of spaces that are only conventional in the source text that a translator was trained on; see
             `attent.text.units`; None if unknown.
         vectors: the word vectors that initialized the embeddings.
-        coverage: by tokenizer, the number of ids with a word vector, and the share of the text's tokens that have one.
+        coverage: by tokenizer, the number of ids and of those with a word vector.
         dtype: the default type of the model's weights.
         alignment: the attention that aligns a translator's words, as chosen by `attent align --best`, if any.
         training: the settings of training, and automatic choices such as the precision.

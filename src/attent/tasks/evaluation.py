@@ -35,6 +35,7 @@ SCORES = (
     ("exact match", "exact match", "5.1f", " %"),
     ("loss", "loss", "5.3f", " nats per token"),
     ("accuracy", "top-1", "5.1f", " %"),
+    ("F1", "F1", "5.1f", " %"),
     ("macro F1", "macro F1", "5.1f", " %"),
 )
 

@@ -243,7 +243,7 @@ def _train(
     progress: Progress | None,
     processes: Processes,
     update: int,
-    embeddings: word_vectors.EmbeddingInit | None = None,
+    embeddings: word_vectors.Initialized | None = None,
 ) -> Results:
     """Train and evaluate the model of a run folder that has been started, and finish the folder."""
     message = {"config": config.model_dump(mode="json"), "files": dict(vocabularies.files)}
@@ -255,11 +255,11 @@ def _train(
     if config.digests.get("train", digest) != digest:
         progress.say(f"warning: the training {examples.row_name}s differ from those that the run started with")
     config = config.model_copy(update={"digests": {"train": digest} | config.digests})
-    if embeddings:
-        config = config.model_copy(update={"coverage": embeddings.coverage(examples.token_sequences)})
+    coverage, lines = embeddings or ({}, [])
+    if coverage:
+        config = config.model_copy(update={"coverage": coverage})
     run.begin(config)
-    lines = [*corpus.report(), *(embeddings.report if embeddings else ())]
-    for line in lines + word_vectors.running_coverage(config.coverage):
+    for line in [*corpus.report(), *lines]:
         progress.say(line)
 
     def announce(budget: Budget) -> list[str]:
@@ -372,7 +372,7 @@ def _new_config(settings: RunSettings, corpus: Any, vocabularies: Vocabularies) 
 
 def _new_model(
     settings: RunSettings, config: RunConfig, vocabularies: Vocabularies, init_from: Path | str | None
-) -> tuple[Any, word_vectors.EmbeddingInit | None]:
+) -> tuple[Any, word_vectors.Initialized | None]:
     """Return the model of a new run, with random weights, those of another run, or word vectors."""
     if init_from is not None:
         model = _init_model(config, vocabularies, Path(init_from))
@@ -382,7 +382,7 @@ def _new_model(
     if settings.vectors is None:
         return model, None
     tokenizers = dict(zip(vocabularies.kinds, vocabularies.tokenizers, strict=True))
-    return model, word_vectors.init_embeddings(settings.vectors, model, tokenizers, next(iter(config.corpus)))
+    return model, word_vectors.init_embeddings(settings.vectors, model, tokenizers)
 
 
 def _stored_model(path: Path, config: RunConfig, vocabularies: Vocabularies, weights: Path) -> Any:

@@ -346,7 +346,7 @@ class Task(Learning[C], Inference):
         return run
 
     def metric(self, name: str | None) -> str:
-        """Return the metric with this name, or for None the default metric; "" if there is none.
+        """Return the metric with this name, or the default metric for None; empty if the task has none.
 
         Raises:
             UnknownNameError: the task has no such metric.

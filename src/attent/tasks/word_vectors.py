@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import torch
 
@@ -12,41 +11,22 @@ from attent.models.model import Model
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import task_of
 from attent.text import word_vectors
-from attent.text.batches import Sequences
 from attent.text.settings import VectorsSettings
 from attent.text.tokenizer import Tokenizer
-from attent.text.word_vectors import VocabularyMatch, candidate_words, match_vocabulary, width_of
+from attent.text.vector_formats import width_of
+from attent.text.word_vectors import candidate_words, match_vocabulary
 
 # Minimum share of the vocabulary with vectors; below it, a warning is shown.
 MIN_SHARE = 0.5
+FEW = (
+    "{file} has few words of the {side}'s vocabulary: it should have the same language and spelling, and the tokenizer "
+    "whole words (word)"
+)
 # The names of the embeddings' width in model settings.
 WIDTHS = "embedding_width", "width"
 
-# By side: counts of the vocabulary with vectors, and the share of running words.
-Coverage = dict[str, dict[str, int | float]]
-
-
-class EmbeddingInit(NamedTuple):
-    """Embeddings initialized with word vectors.
-
-    Args:
-        matches: the ids that have a vector, by side.
-        report: lines for the user.
-    """
-
-    matches: Mapping[str, VocabularyMatch]
-    report: list[str]
-
-    def coverage(self, text: Mapping[str, Sequences] | None = None) -> Coverage:
-        """Return the coverage for a run's config.
-
-        It has the number of ids with a vector, and the share of a text's running words with one, 0 to 1.
-        """
-        return {
-            side: {"tokens": match.size, "found": len(match.ids), "lower_cased": match.lowercased}
-            | ({"running": round(match.text_coverage(text[side]), 6)} if text and side in text else {})
-            for side, match in self.matches.items()
-        }
+# By side, the size of the vocabulary and the number of its ids with a vector; and lines for the user.
+Initialized = tuple[dict[str, dict[str, int]], list[str]]
 
 
 def check(settings: RunSettings) -> None:
@@ -93,9 +73,7 @@ def check(settings: RunSettings) -> None:
 
 
 @torch.no_grad()
-def init_embeddings(
-    settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Tokenizer], table: str = "text"
-) -> EmbeddingInit:
+def init_embeddings(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Tokenizer]) -> Initialized:
     """Replace rows of embeddings with word vectors, and freeze the embeddings if the settings require it.
 
     The vectors of each side are scaled by a common factor to a mean square of 1 of the features, as for random rows.
@@ -106,17 +84,19 @@ def init_embeddings(
         settings: settings that name the files, by side.
         model: new model with random weights; words without a vector keep their rows.
         tokenizers: tokenizers by side.
-        table: name of the corpus table in a recipe; its settings determine the tokenizers.
+
+    Returns:
+        The coverage of the vocabularies for a run's config, and lines for the user.
 
     Raises:
         ArgumentError: no word has a vector, or all vectors are zero.
         DataError: a file cannot be read.
     """
-    matches: dict[str, VocabularyMatch] = {}
+    coverage: dict[str, dict[str, int]] = {}
     report: list[str] = []
     for side, file in settings.files.items():
         vectors = word_vectors.read(file, candidate_words(tokenizers[side]))
-        match = matches[side] = match_vocabulary(tokenizers[side], vectors)
+        match = match_vocabulary(tokenizers[side], vectors)
         rows = vectors.vectors[match.rows]
         size = rows.square().mean().sqrt()
         if not size > 0:
@@ -127,9 +107,16 @@ def init_embeddings(
         embedding = model.embeddings[side]
         embedding.weight[match.ids] = rows.to(embedding.weight) / (size * embedding.scale)
         assert vectors.report is not None
-        report += [*vectors.report.summary(), *_report(side, file, match, table)]
+        coverage[side] = {"tokens": match.size, "found": len(match.ids)}
+        report += [
+            *vectors.report.summary(),
+            f"{side}: {len(match.ids):,} of the vocabulary's {match.size:,} start from a vector, the others from "
+            "random numbers",
+        ]
+        if len(match.ids) < MIN_SHARE * match.size:
+            report.append(f"warning: {FEW.format(file=file, side=side)}")
     freeze(settings, model)
-    return EmbeddingInit(matches, report)
+    return coverage, report
 
 
 def freeze(settings: VectorsSettings | None, model: Model) -> None:
@@ -137,33 +124,3 @@ def freeze(settings: VectorsSettings | None, model: Model) -> None:
     if settings is not None and settings.frozen:
         for side in settings.files:
             model.embeddings[side].weight.requires_grad_(False)
-
-
-def running_coverage(coverage: Coverage) -> list[str]:
-    """Return lines about the share of running words that have a vector."""
-    return [
-        f"{side}: {100 * counts['running']:.1f} % of the running words have a vector"
-        for side, counts in coverage.items()
-        if "running" in counts
-    ]
-
-
-def _report(side: str, file: str, match: VocabularyMatch, table: str) -> list[str]:
-    lowered = f" ({match.lowercased:,} of them lower-cased)" * bool(match.lowercased)
-    lines = [
-        (
-            f"{side}: {len(match.ids):,} of the vocabulary's {match.size:,} start from a vector{lowered}, the others "
-            "from random numbers"
-        )
-    ]
-    if len(match.ids) < MIN_SHARE * match.size:
-        setting = f"{side}_tokenizer" if table == "text" else "tokenizer"
-        # dates are always tokenized into characters
-        advice = "" if table == "dates" else f'; {table}.{setting} = "word" has whole ones'
-        reason = (
-            f"{match.parts:,} of its ids are parts of words{advice}"
-            if match.parts
-            else "is it for that language, and spelled alike?"
-        )
-        lines.append(f"warning: {file} has few words of the {side}'s vocabulary: {reason}")
-    return lines

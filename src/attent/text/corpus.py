@@ -127,19 +127,14 @@ def split_by_class(
 
     Args:
         classes: the class of each example, (N,), from 0.
-        share: the share to hold out, 0 to 1: round(share · N) of N examples.
+        share: the share to hold out, 0 to 1: round(share · N) of N examples, at least one if the share is above 0.
         seed: the seed of the split.
         limit: the maximum number of examples to hold out.
 
     Returns:
         The training rows and the held-out rows, both in ascending order.
-
-    Raises:
-        DataError: the share is above 0, but there are too few examples to hold one out.
     """
-    total = min(round(share * len(classes)), len(classes) if limit is None else limit)
-    if share and not total:
-        raise DataError(f"a share of {share:g} of {len(classes)} examples is less than one example")
+    total = min(max(round(share * len(classes)), int(share > 0)), len(classes) if limit is None else limit)
     counts = np.bincount(classes)
     exact = counts * (total / max(len(classes), 1))
     held_out = np.minimum(exact.astype(int), np.maximum(counts - 1, 0))

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 from attent.errors import ArgumentError, DataError
 from attent.text.text import Pair, ReadReport
@@ -388,8 +388,19 @@ def _open(path: str | Path) -> Iterator[IO[bytes]]:
     if str(path) == STANDARD_INPUT:
         yield sys.stdin.buffer
         return
+    with open_file(path) as stream:
+        yield stream
+
+
+@contextmanager
+def open_file(path: str | Path) -> Iterator[Any]:
+    """Open a file for reading, gzipped if its name ends in .gz.
+
+    Raises:
+        DataError: the file cannot be opened or read, or its unpacked size is too large.
+    """
     try:
-        with open_gzip(path) if str(path).endswith(".gz") else Path(path).open("rb") as stream:
+        with open_gzip(path) if str(path).endswith(".gz") else io.BufferedReader(io.FileIO(path), BUFFER) as stream:
             yield stream
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error

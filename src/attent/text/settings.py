@@ -187,6 +187,16 @@ class VectorsSettings(BaseModel, extra="forbid", frozen=True):
         return {side: file for side in ("source", "target", "text") if (file := getattr(self, side)) is not None}
 
 
+class SkipGramSettings(BaseModel, extra="forbid", frozen=True):
+    """Settings of word vectors trained on a text; see `attent.text.skip_gram.train_vectors`."""
+
+    width: int = Field(100, ge=1, le=2**16, description="with --from-text: numbers per word")
+    window: int = Field(5, ge=1, le=1000, description="with --from-text: maximum distance between two words of a pair")
+    epochs: int = Field(5, ge=1, description="with --from-text: passes over the text")
+    minimum_count: int = Field(5, ge=1, description="with --from-text: minimum number of occurrences of a word")
+    seed: int = Field(0, ge=0, lt=2**32, description="with --from-text: seed of initialization and sampling")
+
+
 def limit_length(settings: AnySettings, longest: int | None, reserved: int = 0) -> AnySettings:
     """Reduce the maximum length of texts to the length that a model can read.
 

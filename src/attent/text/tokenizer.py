@@ -216,7 +216,7 @@ class WordTokenizer(VocabularyTokenizer):
         """
         if size is not None and size <= SPECIALS:
             raise ArgumentError(f"a vocabulary must have more than its {SPECIALS} special ids, got {size}")
-        counts = Counter(chain.from_iterable(map(_split_words, lines)))
+        counts = Counter(chain.from_iterable(map(split_words, lines)))
         words = _by_frequency(counts)
         return cls([word for word in words if counts[word] >= MIN_COUNT] if size is None else words[: size - SPECIALS])
 
@@ -229,7 +229,7 @@ class WordTokenizer(VocabularyTokenizer):
         return super().decode(ids).removeprefix(" ")
 
     def _split(self, text: str) -> Iterable[str]:
-        return _split_words(text) if text else ()
+        return split_words(text) if text else ()
 
 
 def text_ids(ids: Iterable[int], size: int) -> Iterator[int]:
@@ -332,7 +332,8 @@ def _by_frequency(counts: Counter[str]) -> list[str]:
     return sorted(counts, key=lambda entry: (-counts[entry], entry))
 
 
-def _split_words(text: str) -> Iterable[str]:
+def split_words(text: str) -> Iterable[str]:
+    """Split a text into words and signs, with the space before each, and white space."""
     text = f" {text}"
     return PIECE.findall(text) if len(text) < LONG_TEXT else (match[0] for match in PIECE.finditer(text))
 

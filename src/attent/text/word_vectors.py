@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import os
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,28 +14,15 @@ from torch import Tensor
 
 from attent.attention.attend import attend
 from attent.errors import ArgumentError, DataError, ShapeError
-from attent.text.batches import Sequences
-from attent.text.readers import BUFFER, limit_unpacking
-from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
+from attent.text.readers import open_file
+from attent.text.tokenizer import SPECIALS, Tokenizer
 from attent.text.tokenizers import SPACE
-from attent.text.vector_formats import (
-    GZIPPED,
-    Block,
-    VectorsReport,
-    binary_blocks,
-    format_entry,
-    format_of,
-    is_binary,
-    is_writable,
-    text_blocks,
-)
+from attent.text.vector_formats import VectorsReport, entries
 
-# Number of sequences counted at a time.
-BLOCK_SIZE = 4096
-GZIP = b"\x1f\x8b"
-# Reasons in reports for dropping or noting an entry.
+# White space that ends a field; other kinds are part of a word.
+SEPARATOR = re.compile(r"[ \t\n\v\f\r]")
+# Reasons in reports for dropping an entry.
 NOT_FINITE, REPEATED = "not a finite number (NaN or infinity)", "repeated word"
-NOT_UTF8 = "word that is not UTF-8, its bytes replaced by �"
 
 
 class WordVectors:
@@ -131,10 +114,10 @@ class WordVectors:
 
 
 def read(path: Path | str, words: Iterable[str] | None = None) -> WordVectors:
-    """Read word vectors, which may be gzipped.
+    """Read word vectors; the file is gzipped if its name ends in .gz.
 
     The formats are GloVe's text, the text of word2vec and fastText (.vec), and word2vec's binary format. The format is
-    detected from the content, not the file name. Only one copy of the vectors is held in memory. If a word has several
+    detected from the content. Only one copy of the vectors is held in memory. If a word has several
     vectors, the first is kept; lines that are not a word and a vector are skipped; the report counts both.
 
     Sources: Mikolov et al. (2013), arXiv 1301.3781; Pennington et al. (2014), "GloVe"; Bojanowski et al. (2017), arXiv
@@ -149,10 +132,21 @@ def read(path: Path | str, words: Iterable[str] | None = None) -> WordVectors:
     """
     report = VectorsReport(str(path))
     vocabulary = None if words is None else frozenset(words)
+    names = None if vocabulary is None else frozenset(_lookup_names(vocabulary))
     rows, numbers = dict[str, int](), bytearray()
-    with _blocks(path, report, vocabulary) as blocks:
-        for block in blocks:
-            numbers += block.vectors[_new_rows(block, rows, vocabulary, report)].tobytes()
+    with open_file(path) as stream:
+        for number, name, vector in entries(stream, report, names):
+            word = name.decode(errors="replace")
+            # a line may begin like a word of several parts
+            if vocabulary is not None and word not in vocabulary:
+                continue
+            if not np.isfinite(vector).all():
+                report.drop(NOT_FINITE, number)
+            elif word in rows:
+                report.drop(REPEATED, number)
+            else:
+                rows[word] = len(rows)
+                numbers += vector.tobytes()
     report.words = len(rows)
     if vocabulary is None and not rows:
         raise DataError(f"no word vectors: {report.one_line()}")
@@ -161,90 +155,34 @@ def read(path: Path | str, words: Iterable[str] | None = None) -> WordVectors:
     return WordVectors(list(rows), vectors, report)
 
 
-def width_of(path: Path | str) -> int:
-    """Return the number of features of the vectors in a file, reading only its beginning.
+def write(path: Path | str, vectors: WordVectors) -> None:
+    """Write word vectors in word2vec's text format, each number with the fewest digits that restore its float32 value.
 
     Raises:
-        DataError: as for `read`, if the fault is in the beginning.
-    """
-    report = VectorsReport(str(path))
-    with _blocks(path, report) as blocks:
-        next(blocks, None)
-    return report.width
-
-
-def write(path: Path | str, vectors: WordVectors, form: str | None = None, *, gzipped: bool | None = None) -> None:
-    """Write word vectors, in float32.
-
-    Args:
-        path: the file.
-        vectors: the words and their vectors.
-        form: glove (a word and its numbers in each line), word2vec (the same after a header, like fastText's .vec) or
-            binary (word2vec's); by default chosen by the extension of the file: .txt, .vec or .bin.
-        gzipped: whether to compress the file; by default if its name ends in .gz.
-
-    Raises:
-        ArgumentError: the extension is unknown, or a word cannot be written in the format.
-        UnknownNameError: the format is unknown.
+        ArgumentError: a word is empty or contains a space.
         DataError: the file cannot be written.
     """
-    form = format_of(path) if form is None else form
-    gzipped = str(path).endswith(GZIPPED) if gzipped is None else gzipped
-    for word in vectors.words:
-        if not is_writable(word, form):
-            raise ArgumentError(f"the word {word!r} cannot be written in the format {form}")
+    if unwritable := [word for word in vectors.words if not is_writable(word)]:
+        raise ArgumentError(f"the word {unwritable[0]!r} cannot be written: the format has no spaces within words")
     rows = zip(vectors.words, vectors.vectors.detach().float().cpu().numpy(), strict=True)
     try:
-        with gzip.open(path, "wb") if gzipped else Path(path).open("wb") as file:
-            if form != "glove":
-                file.write(f"{len(vectors)} {vectors.width}\n".encode("ascii"))
-            file.writelines(format_entry(word.encode(), vector, form) for word, vector in rows)
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            file.write(f"{len(vectors)} {vectors.width}\n")
+            file.writelines(f"{word} {' '.join(vector.astype(str))}\n" for word, vector in rows)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-@contextmanager
-def _blocks(
-    path: Path | str, report: VectorsReport, vocabulary: Collection[str] | None = None
-) -> Iterator[Iterator[Block]]:
-    """Open a file, detect from its first bytes whether it is gzipped, and parse it."""
-    try:
-        with io.BufferedReader(io.FileIO(path), BUFFER) as packed, _unpack(packed, path) as stream:
-            parse = binary_blocks if is_binary(stream.peek()) else text_blocks
-            yield parse(stream, report, vocabulary)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} is cut off or damaged: {error}") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+def is_writable(word: str) -> bool:
+    """Return whether a word can be written as one field of a line."""
+    return bool(word) and SEPARATOR.search(word) is None
 
 
-def _unpack(file: Any, path: Path | str) -> Any:
-    if not file.peek().startswith(GZIP):
-        return file
-    unpacked: Any = gzip.open(file)  # noqa: SIM115
-    return limit_unpacking(unpacked, os.fstat(file.fileno()).st_size, path)
-
-
-def _new_rows(
-    block: Block, rows: dict[str, int], vocabulary: Collection[str] | None, report: VectorsReport
-) -> list[int]:
-    """Return the indices of a block's entries to keep, and assign the next rows to their words."""
-    indices: list[int] = []
-    damaged = set(np.flatnonzero(~np.isfinite(block.vectors).all(1)).tolist())
-    for index, (number, name) in enumerate(zip(block.numbers, block.words, strict=True)):
-        word = name.decode(errors="replace")
-        if vocabulary is not None and word not in vocabulary:
-            report.skipped += 1
-        elif index in damaged:
-            report.drop(NOT_FINITE, number)
-        elif word in rows:
-            report.drop(REPEATED, number)
-        else:
-            rows[word] = len(rows)
-            indices.append(index)
-            if "\ufffd" in word and word.encode() != name:
-                report.note(NOT_UTF8, number)
-    return indices
+def _lookup_names(words: Iterable[str]) -> Iterator[bytes]:
+    """Yield the bytes of words, whole as in binary files and up to the first space as in lines of text."""
+    for word in words:
+        name = word.encode(errors="replace")
+        yield from (name, *name.split(None, 1)[:1])
 
 
 class VocabularyMatch(NamedTuple):
@@ -253,30 +191,15 @@ class VocabularyMatch(NamedTuple):
     Args:
         ids: the ids that have a vector.
         rows: the rows of their vectors.
-        lowercased: the number of ids that use the vector of the lower-cased word because the original has none.
-        parts: the number of ids that are parts of words, which vectors of whole words do not cover.
         size: the number of ids, without special ids.
     """
 
     ids: list[int]
     rows: list[int]
-    lowercased: int
-    parts: int
     size: int
 
-    def text_coverage(self, sequences: Sequences) -> float:
-        """Return the share of a text's tokens with a vector, 0 to 1; unknown words count, BOS and EOS do not."""
-        counts = np.zeros(SPECIALS + self.size, np.int64)
-        for begin in range(0, len(sequences.lengths), BLOCK_SIZE):
-            rows = np.arange(begin, min(begin + BLOCK_SIZE, len(sequences.lengths)))
-            counts += np.bincount(sequences.concatenate(rows), minlength=len(counts))
-        counts[[PAD, BOS, EOS]] = 0
-        return float(counts[self.ids].sum() / max(counts.sum(), 1))
 
-
-def vocabulary_vectors(
-    tokenizer: Tokenizer, embeddings: Tensor, can_write: Callable[[str], bool]
-) -> tuple[WordVectors, int]:
+def vocabulary_vectors(tokenizer: Tokenizer, embeddings: Tensor) -> tuple[WordVectors, int]:
     """Return the embedding of each word in a vocabulary, or of each piece in a subword vocabulary.
 
     If several ids have the same word, such as a sign with and without a space before it, the lowest id is used.
@@ -284,7 +207,6 @@ def vocabulary_vectors(
     Args:
         tokenizer: the tokenizer of the vocabulary.
         embeddings: the embeddings by id, (V, E).
-        can_write: returns whether to keep a word, such as `attent.text.vector_formats.is_writable` for a format.
 
     Returns:
         The vectors, and the number of ids that are left out, not counting special ids.
@@ -294,7 +216,7 @@ def vocabulary_vectors(
     rows: dict[str, int] = {}
     for token in ids:
         word = tokenizer.piece(token) if by_piece else tokenizer.word(token)
-        if word and can_write(word):
+        if word and is_writable(word):
             rows.setdefault(word, token)
     return WordVectors(list(rows), embeddings[list(rows.values())]), len(ids) - len(rows)
 
@@ -318,18 +240,9 @@ def match_vocabulary(tokenizer: Tokenizer, vectors: WordVectors) -> VocabularyMa
     by_piece = any(
         len(piece) > 1 and piece.startswith(SPACE) and piece in vectors for piece in map(tokenizer.piece, ids)
     )
-    matches = list(_matches(tokenizer, vectors, by_piece))
-    parts = 0 if by_piece else sum(tokenizer.word(token) is None and bool(tokenizer.piece(token)) for token in ids)
-    tokens, rows, lowercased = zip(*matches, strict=True) if matches else ((), (), ())
-    return VocabularyMatch(list(tokens), list(rows), sum(lowercased), parts, len(ids))
-
-
-def _matches(tokenizer: Tokenizer, vectors: WordVectors, by_piece: bool) -> Iterator[tuple[int, int, bool]]:
-    for token in range(SPECIALS, tokenizer.size):
-        name = tokenizer.piece(token) if by_piece else tokenizer.word(token)
-        if not name:
-            continue
-        if name in vectors:
-            yield token, vectors.rows[name], False
-        elif name.lower() in vectors:
-            yield token, vectors.rows[name.lower()], True
+    rows = dict[int, int]()
+    for token in ids:
+        name = (tokenizer.piece(token) if by_piece else tokenizer.word(token)) or ""
+        if spelling := next((form for form in (name, name.lower()) if form in vectors), None):
+            rows[token] = vectors.rows[spelling]
+    return VocabularyMatch([*rows], [*rows.values()], len(ids))

@@ -27,20 +27,9 @@ from attent.errors import MissingExtraError
 from attent.setting import Flag, Help
 
 # The order of commands in the help; any others follow by name.
-MODELS = ("demo", "train", "average", "import", "quantize")
-USES = (
-    "translate",
-    "fill",
-    "generate",
-    "classify",
-    "caption",
-    "score",
-    "align",
-    "evaluate",
-    "ablate",
-    "export",
-    "vectors",
-)
+MODELS = ("demo", "train", "average", "import", "quantize", "vectors")
+TEXTS = ("translate", "fill", "answer", "generate", "classify", "caption", "score", "align")
+USES = (*TEXTS, "evaluate", "ablate", "export")
 VIEWS = ("show", "explore", "serve", "describe", "walk", "data", "bench", "compare", "doctor")
 ORDER = (*MODELS, *USES, *VIEWS)
 # Builds a command's argument from the values of its options.

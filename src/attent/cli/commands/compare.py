@@ -185,7 +185,7 @@ def _write(context: typer.Context, comparison: ModelComparison, folder: Path) ->
     print("\n".join(comparison.report.lines()).lstrip())
     say(f"written: {', '.join(map(str, files))}")
     if not any(path.suffix == ".png" for path in files):
-        say("no pictures were drawn, since they need matplotlib: pip install 'attent[plot]'")
+        say("no pictures were drawn, since they need matplotlib: in a clone of attent, pip install '.[plot]'")
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -24,7 +24,7 @@ class HeldOut:
         None
     )
     images: Annotated[str | None, Help("Labeled pictures or vectors for a classifier; pictures with captions.")] = None
-    labelled: Annotated[Path | None, Help("Labeled texts for a classifier, as .tsv.")] = None
+    labelled: Annotated[Path | None, Help("Labeled texts, or passages with questions and answers, as .tsv.")] = None
     tokenize: Annotated[
         str | None, Help("SacreBLEU's tokenizer, by the target language unless given; none for tokenized text.")
     ] = None
@@ -45,7 +45,8 @@ def evaluate(
     A run that fills blanks is scored by the accuracy of its first guess and by perplexity on a text whose words are
     masked one at a time. A language model is scored by nats and bits per token, bits per byte and perplexity, on its
     validation set unless a text is given. Both are compared with unigram and trigram counts of the training text. A
-    classifier is scored by accuracy and macro F1, with a confusion matrix. Captions are scored by BLEU and exact match.
+    classifier is scored by accuracy and macro F1, with a confusion matrix; captions by BLEU and exact match; answers by
+    exact match and token F1.
     """
     settings = search.settings()
     from attent.tasks.task import options_of, tasks

@@ -64,7 +64,7 @@ class Recipe:
     config: Annotated[Path | None, Help("Recipe: a TOML file of settings.")] = None
     task: Annotated[
         str | None,
-        Help("translate, fill-mask, text-generation, classify or caption; by the kind of files unless given."),
+        Help("translate, fill-mask, text-generation, classify, caption or answer; by the files unless given."),
     ] = None
     corpus: Annotated[str | None, Help("Generated corpus: dates, with the demo's settings.")] = None
     data: Annotated[Path | None, Help("Folder with the files of the corpus.")] = None

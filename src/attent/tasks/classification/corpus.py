@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -25,6 +25,7 @@ from attent.text.corpus import MAX_VALIDATION, drop_shared_texts, split_by_class
 from attent.text.readers import OVER_LONG, LabelledText, display_name, read_labelled
 from attent.text.text import LineTally, ReadReport
 
+ReadTexts = Callable[[str, ReadReport], list[tuple[int, LabelledText]]]
 UNITS = "tokens, vectors or patches that this model can read"
 # Settings that apply to pictures whose size and colors are fixed.
 OF_FINISHED_PICTURES = {"patch", "shift", "turn", "scale", "flip"}
@@ -125,20 +126,27 @@ def count_examples(source: str) -> tuple[int, bool]:
     return len(data), isinstance(data, Pictures)
 
 
-def labelled_text_corpus(settings: LabelledSettings) -> LabelledCorpus:
+def labelled_text_corpus(
+    settings: LabelledSettings, read: ReadTexts = read_labelled, *, minimum_labels: int = 2
+) -> LabelledCorpus:
     """Read a corpus of labeled texts; no text of training is also in validation or test.
 
+    Args:
+        settings: the settings.
+        read: reads a file, given its name and a report.
+        minimum_labels: the minimum number of classes.
+
     Raises:
-        DataError: a file cannot be read, training has fewer than two classes, or another file has a label that does not
-            occur in training.
+        DataError: a file cannot be read, training has too few classes, or another file has a label that does not occur
+            in training.
     """
-    test, test_report = _read(settings.test)
-    validation, validation_report = _read(settings.valid)
-    train, report = _read(settings.train)
+    test, test_report = _read(settings.test, read)
+    validation, validation_report = _read(settings.valid, read)
+    train, report = _read(settings.train, read)
     assert report is not None
     train = drop_shared_texts(train, (example for _, example in (*test, *validation)), report)
     labels = tuple(sorted({example.label for _, example in train}))
-    if len(labels) < 2:
+    if len(labels) < minimum_labels:
         raise DataError(f"{display_name(settings.train)}: at least two labels are needed, got {', '.join(labels)}")
     for part, path in ((validation, settings.valid), (test, settings.test)):
         for number, example in part:
@@ -258,11 +266,11 @@ def _picture_shape(inputs: PictureInputs) -> str:
     return f"{inputs.height} x {inputs.width} pixels in {inputs.colours}"
 
 
-def _read(path: str | None) -> tuple[list[tuple[int, LabelledText]], ReadReport | None]:
+def _read(path: str | None, read: ReadTexts) -> tuple[list[tuple[int, LabelledText]], ReadReport | None]:
     if path is None:
         return [], None
     report = ReadReport(display_name(path))
-    return read_labelled(path, report), report
+    return read(path, report), report
 
 
 def _content(data: Data, row: int) -> bytes:

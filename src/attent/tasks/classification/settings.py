@@ -80,7 +80,7 @@ class ImagesSettings(BaseModel, extra="forbid", frozen=True):
 
 
 class LabelledSettings(FilesSettings, frozen=True):
-    """Settings of labeled texts: each line has a text, a tab and a label.
+    """Settings of labeled texts: each line has a text, a tab and a label; or a passage, a question and its answer.
 
     Files can be gzipped (.gz), and one of them can be standard input (-).
     """

@@ -96,10 +96,8 @@ class ClassificationCorpus:
         """Return a report, line by line, on the data read and the sizes of the parts."""
         data = self.data
         train, validation, test = (f"{len(rows):,}" for rows in (data.train, data.validation, data.test))
-        sizes = (
-            f"{len(data.inputs.labels)} classes: {train} examples to train on, {validation} to validate on, {test} to "
-            "test"
-        )
+        classes = f"{len(data.inputs.labels)} classes: " * (len(data.inputs.labels) > 1)
+        sizes = f"{classes}{train} examples to train on, {validation} to validate on, {test} to test"
         return [*data.remarks, *(line for report in data.reports for line in report.summary()), sizes]
 
     def share(self, examples: LabelledExamples) -> Path:
