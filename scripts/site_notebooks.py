@@ -27,7 +27,8 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 RECORDED = re.compile(r"<!-- page: (\S+) -->")
-COMMENT = re.compile(r"^<!-- .+ -->\n", re.MULTILINE)
+# Comments, and the elements around figures, which may hold several cells.
+HIDDEN = re.compile(r"^(?:<!-- .+ -->|<div .+>|</div>)(?:\n|\Z)", re.MULTILINE)
 # A console command, which a backslash continues on the next line, and its output below.
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 PICTURE = re.compile(r"(!\[[^\]]*\])\(([^)]+\.(?:png|svg))\)")
@@ -97,7 +98,7 @@ def text_cell(text: str, folder: Path) -> Iterator[Any]:
 
     Links lead to other notebooks or to pages of the site.
     """
-    text = FULL_SIZE.sub(r"\1", LINK.sub(moved_link, COMMENT.sub("", text).strip()))
+    text = FULL_SIZE.sub(r"\1", LINK.sub(moved_link, HIDDEN.sub("", text).strip()))
     pictures = {Path(address).name: (folder / address).read_bytes() for _, address in PICTURE.findall(text)}
     text = PICTURE.sub(lambda picture: f"{picture[1]}(attachment:{Path(picture[2]).name})", text)
     attachments = {name: {TYPES[Path(name).suffix]: b64encode(content).decode()} for name, content in pictures.items()}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import runpy
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +16,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 # A mark before a block, in a comment that the page does not show.
-MARK = re.compile(r"<!-- (not run|slow|varies|tolerance|page): (.+?) -->")
+MARK = re.compile(r"<!-- (not run|slow|varies|tolerance|within|shared|page): (.+?) -->")
 FENCE = re.compile(r"(`{3,})(\S*)")
+# The name of what a command writes.
+OUT = re.compile(r"--out (\S+)")
 # A cell of a table, in which a bar is written \|.
 CELL = re.compile(r"\|((?:[^|\\]|\\.)*)(?=\|)")
 # The last headings of a table whose rows are tried.
@@ -29,8 +36,10 @@ class Block:
         language: python, console, text, …; row of a row.
         text: of the block, without the fence; of a row what to type.
         marks: reasons or values by kind: `not run` and `slow` for code that quick tests skip, `varies` for output that
-            is not compared, `tolerance` for the share by which numbers of the output may differ, `page` for the
-            recorded page that a notebook shows.
+            is not compared, `tolerance` for the share by which numbers of the output may differ, `within` for the
+            amount by which they may (shades and widths of columns are not compared then), `shared` for commands whose
+            results other pages read, and which the fixture `course` runs once, `page` for the recorded page that a
+            notebook shows.
         output: whether only blank lines and marks separate it from the block before.
         result: of a row, what comes of it.
     """
@@ -94,3 +103,51 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def pages() -> list[Page]:
     return PAGES
+
+
+@pytest.fixture(scope="session")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, Iterable[Block]], None]:
+    """Run what the pages of the course share, once for all processes, and check what it prints.
+
+    Returns a function that links the results into a folder, except for those that certain blocks make themselves.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "course"
+    done = folder / "done"
+    shared = [block for page in PAGES for block in page.blocks if "shared" in block.marks]
+    # what generates data comes before what trains on them
+    shared.sort(key=lambda block: "attent data " not in block.text)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        while not done.exists():
+            time.sleep(1)
+    else:
+        try:
+            run_shared(folder, shared)
+        finally:
+            done.touch()
+    results = [name for block in shared for name in OUT.findall(block.text)]
+
+    def link(into: Path, made: Iterable[Block] = ()) -> None:
+        own = {name for block in made for name in OUT.findall(block.text)}
+        for name in results:
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            if name not in own:
+                (into / name).symlink_to(folder / name)
+
+    return link
+
+
+def run_shared(folder: Path, blocks: Iterable[Block]) -> None:
+    """Run the commands of these blocks in the folder."""
+    tests = runpy.run_path(str(Path(__file__).with_name("test_pages.py")))
+    (folder / "configs").symlink_to(ROOT / "configs")
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        patch.setenv("NO_COLOR", "1")
+        for block in blocks:
+            for line, command, output in tests["commands"](block):
+                printed = tests["execute"](command)
+                tests["check"](block, output, printed, line)
+                assert all((folder / name).exists() for name in OUT.findall(command)), f"{command}: {printed}"

@@ -95,12 +95,15 @@ def test_the_page_of_maps_holds_one_to_point_at(window: Any, tmp_path: Path) -> 
 @pytest.mark.slow
 @learnt
 def test_a_notebook_shows_what_happens(
-    pages: list[Any], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pages: list[Any], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     for name in PAGE_TESTS["FOLDERS"]:
         (tmp_path / name).symlink_to(ROOT / name)
+    (page,) = [page for page in pages if page.name == path.relative_to(ROOT).as_posix()]
+    if PAGE_TESTS["reads_course"](page):
+        request.getfixturevalue("course")(tmp_path, [block for block in page.blocks if "shared" in block.marks])
     # commands are found where this Python is, print no colours, and leave nothing in the home folder; one thread, as in
     # other tests
     values = {"COLUMNS": "80", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}

@@ -40,6 +40,8 @@ NUMBER = re.compile(r"[-−]?\d+\.\d+")
 # One in the last digit, and what binary fractions make of it.
 LAST_DIGIT = 1.01
 SKIPPED = "…"
+# The shades of a row of a map, which change where a weight crosses a limit.
+SHADES = re.compile(r"│[ ░▒▓█]*│")
 # Of five introductions to attention, counted once.
 STATEMENTS = 86
 # Where a line calls attent; what else is in a block is none of a shell's.
@@ -55,32 +57,39 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)[^)]*\)")
 PATHS = re.compile(r"`((?:src/attent|configs|examples|benchmarks|scripts|tests|docs)/[\w./-]+)`")
 
 
-def same(expected: str, actual: str, tolerance: float = 0.0) -> bool:
-    """Whether two lines are the same, but for the last digit of numbers or the share by which they may differ."""
-    if NUMBER.split(expected.rstrip()) != NUMBER.split(actual.rstrip()):
+def same(expected: str, actual: str, tolerance: float = 0.0, margin: float = 0.0) -> bool:
+    """Whether two lines are the same, but for the last digit of numbers or the share or margin by which they differ."""
+    if margin:
+        expected, actual = (SHADES.sub("", line) for line in (expected, actual))
+    texts = [NUMBER.split(line.rstrip()) for line in (expected, actual)]
+    if margin:
+        texts = [[collapsed(text) for text in parts] for parts in texts]
+    if texts[0] != texts[1]:
         return False
     for result, reference in zip(NUMBER.findall(expected), NUMBER.findall(actual), strict=True):
         expected_values, got = (float(number.replace("−", "-")) for number in (result, reference))
         last_digit = LAST_DIGIT * 10 ** -len(result.split(".")[1])
-        if abs(expected_values - got) > max(last_digit, tolerance * abs(expected_values)):
+        if abs(expected_values - got) > max(last_digit, tolerance * abs(expected_values), margin):
             return False
     return True
 
 
-def agrees(expected: list[str], actual: list[str], tolerance: float = 0.0) -> bool:
+def agrees(expected: list[str], actual: list[str], tolerance: float = 0.0, margin: float = 0.0) -> bool:
     """Whether the lines found are those expected, where a line of `…` stands for any number of lines."""
     if not expected:
         return not actual
     if expected[0].strip() == SKIPPED:
-        return any(agrees(expected[1:], actual[start:], tolerance) for start in range(len(actual) + 1))
-    return bool(actual) and same(expected[0], actual[0], tolerance) and agrees(expected[1:], actual[1:], tolerance)
+        return any(agrees(expected[1:], actual[start:], tolerance, margin) for start in range(len(actual) + 1))
+    if not actual or not same(expected[0], actual[0], tolerance, margin):
+        return False
+    return agrees(expected[1:], actual[1:], tolerance, margin)
 
 
 def check(block: Any, expected: str, actual: str, line: int) -> None:
     if "varies" not in block.marks:
-        tolerance = float(block.marks.get("tolerance", 0))
+        limits = (float(block.marks.get(kind, 0)) for kind in ("tolerance", "within"))
         lines = [text.strip("\n").splitlines() for text in (expected, actual)]
-        assert agrees(*lines, tolerance), f"{block.page}:{line} shows\n{expected}\nbut this was printed:\n{actual}"
+        assert agrees(*lines, *limits), f"{block.page}:{line} shows\n{expected}\nbut this was printed:\n{actual}"
 
 
 def commands(block: Any) -> list[tuple[int, str, str]]:
@@ -148,7 +157,7 @@ def read_aloud(page: Any, *, slow: bool) -> None:
     names: dict[str, Any] = {"__name__": page.name}
     printed: str | None = None
     for block in page.blocks:
-        saved = "not run" not in block.marks and (slow or "slow" not in block.marks)
+        saved = not {"not run", "shared"} & set(block.marks) and (slow or "slow" not in block.marks)
         if block.language == "text" and block.output and printed is not None:
             check(block, block.text, printed, block.line)
         printed = None
@@ -180,8 +189,15 @@ def test_a_page_shows_what_happens(page: Any) -> None:
 
 
 @pytest.mark.slow
-def test_so_does_a_page_that_takes_minutes(slow_page: Any) -> None:
+def test_so_does_a_page_that_takes_minutes(slow_page: Any, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if reads_course(slow_page):
+        request.getfixturevalue("course")(tmp_path)
     read_aloud(slow_page, slow=True)
+
+
+def reads_course(page: Any) -> bool:
+    """Whether a page shows runs that all pages of the course share."""
+    return any(block.marks.get("slow", "").endswith("of the course") for block in page.blocks)
 
 
 def calls(text: str) -> Iterator[list[str]]:
@@ -232,7 +248,9 @@ def test_commands_and_files_that_are_named_exist_and_exceptions_have_a_reason(pa
                 of_console = "\n".join(command for _, command, _ in commands(block))
                 check_commands(block.location, of_console if block.language == "console" else block.text)
             for kind, reason in block.marks.items():
-                assert float(reason) > 0 if kind == "tolerance" else len(reason) > 10, f"{block.location}: {kind}"
+                assert float(reason) > 0 if kind in ("tolerance", "within") else len(reason) > 10, (
+                    f"{block.location}: {kind}"
+                )
         text = (ROOT / page.name).read_text(encoding="utf-8")
         for command in INLINE.findall(text):
             check_commands(page.name, CHOICES.sub("", command).replace("…", "TEXT"))
@@ -264,6 +282,9 @@ def test_lines_are_compared_to_their_last_digit() -> None:
     assert not same("0.25 of 3", "0.27 of 3") and not same("0.25 of 3", "0.25 of 4")
     assert agrees(["a", "…", "d"], ["a", "b", "c", "d"]) and not agrees(["a", "…", "d"], ["a", "b", "c"])
     assert agrees(["0.5"], ["0.6"], tolerance=0.25) and not agrees(["0.50"], ["0.66"], tolerance=0.25)
+    shades = [" noir │░▓  │ black 0.49", " noir │░█  │ black 0.51"]
+    assert agrees(shades[:1], shades[1:], margin=0.1) and not agrees(shades[:1], shades[1:], margin=0.01)
+    assert agrees(["a  9.9"], ["a 10.0"], margin=0.2) and not agrees(["a 9.9"], ["b 9.9"], margin=0.2)
 
 
 def test_every_statement_of_introductions_is_tried_and_most_whenever_the_tests_run(pages: list[Any]) -> None:
