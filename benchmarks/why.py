@@ -109,14 +109,11 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
 def _compare_gradients(say: Say) -> tuple[ResultTable, Figure]:
     """Return the gradient of the last output by distance."""
     say("measuring gradients by distance")
-    figure = gradient_figure()
-    rows = [
-        {"x": f"{x:g}"}
-        | {line.name: f"{point.y:.2g}" for line in figure.series for point in line.points if point.x == x}
-        for x in DISTANCES
-    ]
-    columns = [Column("x", "distance, steps"), *(Column(line.name, line.name) for line in figure.series)]
-    return ResultTable("Gradient of the last output by distance", columns, rows), figure
+    torch.manual_seed(0)
+    norms = {name: gradient_norms(layer).tolist() for name, layer in layers().items()}
+    rows = [{"x": f"{x:g}"} | {name: f"{of_layer[x]:.2g}" for name, of_layer in norms.items()} for x in DISTANCES]
+    columns = [Column("x", "distance, steps"), *(Column(name, name) for name in norms)]
+    return ResultTable("Gradient of the last output by distance", columns, rows), gradient_figure(norms)
 
 
 def _compare_speed(say: Say) -> tuple[ResultTable, Figure]:
@@ -280,15 +277,12 @@ def gradient_norms(layer: Layer, *, width: int = WIDTH, length: int = LENGTH, se
     return gradient.norm(dim=-1).mean(0).flip(0)
 
 
-def gradient_figure(seed: int = 0) -> Figure:
-    """Measure how much of the last output's gradient reaches earlier inputs, through every kind of layer."""
-    torch.manual_seed(seed)
-    series: list[Series] = []
-    for name, layer in layers().items():
-        norms = gradient_norms(layer).tolist()
-        series.append(
-            Series(name, [Point(float(distance), norm) for distance, norm in enumerate(norms) if norm > MIN_NORM])
-        )
+def gradient_figure(norms: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw how much of the last output's gradient reaches earlier inputs, through every kind of layer."""
+    series = [
+        Series(name, [Point(float(distance), norm) for distance, norm in enumerate(of_layer) if norm > MIN_NORM])
+        for name, of_layer in norms.items()
+    ]
     return Figure(
         "why-gradients",
         f"Gradient of the last output of one untrained layer, width {WIDTH}, {SEQUENCES} random sequences",

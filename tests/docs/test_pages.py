@@ -43,7 +43,7 @@ SKIPPED = "…"
 # The shades of a row of a map, which change where a weight crosses a limit.
 SHADES = re.compile(r"│[ ░▒▓█]*│")
 # Of five introductions to attention, counted once.
-STATEMENTS = 86
+STATEMENTS = 87
 # Where a line calls attent; what else is in a block is none of a shell's.
 CALL = re.compile(r"(?:^|[|;&] ?|bin/|-m )attent ")
 # The part that docs/adding-a-part.md adds, and the task that docs/adding-a-task.md does.

@@ -46,6 +46,10 @@ RNNS: list[dict[str, Any]] = [
     {"attention": "luong", "cell": "lstm", "local": "p", "local_window": 3, "decoder_layers": 2},
     {"attention": "luong", "cell": "gru", "local": "p", "local_window": 1, "input_feeding": False},
     {"attention": "luong", "cell": "gru", "score": "gaussian", "normalizer": "sparsemax", "share_embeddings": "none"},
+    {"attention": "none", "cell": "gru", "sentences": "vectors", "sentence_ends": (5, 9)},
+    {"attention": "bahdanau", "cell": "lstm", "sentences": "vectors", "sentence_ends": (5, 9), "encoder_layers": 2},
+    {"attention": "bahdanau", "cell": "gru", "sentences": "words", "sentence_ends": (5, 9)},
+    {"attention": "luong", "cell": "gru", "sentences": "words", "sentence_ends": (5, 9), "layer_norm": True},
 ]
 every_variant = pytest.mark.parametrize(
     "variant", TRANSFORMERS + RNNS, ids=lambda each: "-".join(map(str, each.values()))

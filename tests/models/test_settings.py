@@ -106,6 +106,8 @@ def test_rnns_have_their_papers_scores_and_sizes() -> None:
     assert RnnSettings(attention="luong", score="dot").score_name == "dot"
     assert RnnSettings(width=10).memory_width == 10
     assert RnnSettings(width=10, encoder_width=7).memory_width == 14
+    assert RnnSettings(width=10, sentences="vectors").memory_width == 10
+    assert RnnSettings(width=10, sentences="words").memory_width == 20
     lium = RnnSettings(preset="lium", cell="lstm", attention="luong")
     assert (lium.embedding_width, lium.width, lium.memory_width) == (128, 256, 512)
     assert (lium.embedding_dropout, lium.context_dropout, lium.output_dropout) == (0.3, 0.5, 0.5)
@@ -113,10 +115,15 @@ def test_rnns_have_their_papers_scores_and_sizes() -> None:
     assert (lium.cell, lium.attention) == ("lstm", "luong")
 
 
-def test_what_is_written_names_the_kind_and_a_scale_only_where_it_is_set() -> None:
+def test_what_is_written_names_the_kind_and_a_scale_and_sentences_only_where_they_are_set() -> None:
     assert SETTINGS["rnn"].model_validate({"width": 8}).model_dump(exclude_unset=True) == {"kind": "rnn", "width": 8}
     settings = RnnSettings(attention="luong", scaled_score=True)
     assert RnnSettings.model_validate(settings.model_dump()) == settings
-    assert "scaled_score" not in RnnSettings(attention="luong").model_dump()
+    assert (
+        not {"scaled_score", "sentences", "sentence_ends"}
+        & RnnSettings(attention="luong").model_dump(mode="json").keys()
+    )
+    settings = RnnSettings(sentences="words", sentence_ends=(5, 9))
+    assert RnnSettings.model_validate_json(settings.model_dump_json()) == settings
     assert "heads" in keys_of({}) and "cell" not in keys_of({})
     assert "cell" in keys_of({"kind": "rnn"}) and "preset" in keys_of({"kind": "rnn"})

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ import torch
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.settings import RnnSettings
 from attent.runs.config import read_config
+from attent.search.settings import SearchSettings
 from attent.tasks import recipe
 from attent.tasks.overrides import toml
 from attent.tasks.recipe import follow, resume
@@ -81,6 +83,49 @@ def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -
     maps = load(tmp_path / "run").map("en | March 3, 2026", "2026-03-03")
     expected = [] if attention == "none" else [("decoder.cross_attention", (1, 1, 11, 18), 11)]
     assert [(name, item.weights.shape, len(item.rows)) for name, item in maps.items()] == expected
+
+
+STORIES = ["Ben ran. Ann sat. Who ran?\tBen", "Ann ran. Who ran?\tAnn", "Ben sat! Who sat?\tBen", "Who\tAnn"]
+
+
+def sentence_settings(folder: Path, lines: list[str], **model: Any) -> RunSettings:
+    (folder / "pairs.tsv").write_text("\n".join(lines) + "\n")
+    (folder / "valid.tsv").write_text(f"{lines[-1]} Cid\n")
+    text = {"train": str(folder / "pairs.tsv"), "valid": str(folder / "valid.tsv"), "tokenizer": "char"}
+    values = {"kind": "rnn", "embedding_width": 5, "width": 6, "share_embeddings": "none", **model}
+    training = {"updates": 3, "batch_pairs": 2, "precision": "float32"}
+    return RunSettings.model_validate({"text": text, "model": values, "training": training})
+
+
+@pytest.mark.parametrize("sentences", ["vectors", "words"])
+def test_an_encoder_of_sentences_finds_their_ends_in_the_vocabulary(tmp_path: Path, sentences: str) -> None:
+    run, settings = tmp_path / "run", sentence_settings(tmp_path, STORIES, sentences=sentences)
+    follow(settings, run)
+    translator, model = load(run), read_config(run).model
+    assert isinstance(model, RnnSettings) and model.sentences == sentences
+    assert [translator.source_tokenizer.piece(token) for token in sorted(model.sentence_ends)] == [".", "?", "!"]
+    texts = [line.split("\t")[0] for line in STORIES]
+    # each alone and all together, also with a beam, and the only sentence of the last
+    for search in (SearchSettings(), SearchSettings(beam=2)):
+        assert translator.translate(texts, search) == [translator.translate(text, search) for text in texts]
+    seen = translator.map(texts[0], "Ben")["decoder.cross_attention"]
+    spans = translator.model.sentence_spans(translator.source_tokenizer.encode(texts[0]))
+    assert ["".join(seen.columns[begin:end]) for begin, end in spans] == ["Ben ran.", " Ann sat.", " Who ran?"]
+    assert seen.weights.grouped([(0, 1), (1, 4)], spans).shape == (1, 1, 2, 3)
+    resume(run, {"updates": 5})
+    assert read_config(run).model == model
+
+
+def test_sentences_need_a_sign_that_ends_them(tmp_path: Path) -> None:
+    settings = sentence_settings(tmp_path, ["Ben ran\tBen", "Ann sat\tAnn"], sentences="words")
+    with pytest.raises(
+        ArgumentError, match=r"^model\.sentences = \"words\" needs from 1 to 1,024 source tokens .* got 0"
+    ):
+        follow(settings, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    named = sentence_settings(tmp_path, ["Ben ran\tBen", "Ann sat\tAnn"], sentences="words", sentence_ends=(4,))
+    follow(named, tmp_path / "run")
+    assert read_config(tmp_path / "run").model == named.model
 
 
 LAST = "checkpoints/00000250"

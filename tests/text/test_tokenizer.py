@@ -17,6 +17,7 @@ from attent.text.tokenizer import (
     CharTokenizer,
     WordTokenizer,
     respell,
+    sentence_ends,
     unicode_names,
     unknown_pieces,
 )
@@ -161,6 +162,12 @@ def test_a_sentence_is_spelled_as_the_model_knows_it(typed: str, read: str) -> N
     words = WordTokenizer([" the", " dog", " sleeps", " Paris", " paris"])
     assert respell(typed, words) == (read, words.encode(read))
     assert len(unknown_pieces(read, words)) == sum(word in ("Rex", "Dog", "DOG") for word in read.split())
+
+
+def test_sentences_end_with_signs_and_with_pieces_that_end_with_one() -> None:
+    assert sentence_ends(WordTokenizer([" a", ".", " …", ",", "?", "。", "Mr."])) == (5, 6, 8, 9, 10)
+    assert sentence_ends(CharTokenizer(["a", "-", "!"])) == (6,)
+    assert sentence_ends(CharTokenizer(["a"])) == ()
 
 
 def test_unknown_pieces_come_once_and_with_their_names() -> None:

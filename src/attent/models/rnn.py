@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from attent.attention.positions.sinusoidal import Sinusoidal
@@ -11,6 +12,7 @@ from attent.errors import ArgumentError
 from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
 from attent.layers.recurrent import BidirectionalRecurrent
+from attent.layers.sentences import SentenceEncoder, Sentences
 from attent.models.model import EncoderDecoder, Memory, check_source
 from attent.models.rnn_decoder import DECODERS, RnnState
 from attent.models.settings import EncoderSettings, RnnSettings
@@ -52,8 +54,8 @@ class RNN(EncoderDecoder[RnnState]):
         target_size: the size of the target's vocabulary.
 
     Raises:
-        ArgumentError: share_embeddings is "all" and the vocabularies differ in size, or attention_hidden is set and the
-            score has no hidden width.
+        ArgumentError: share_embeddings is "all" and the vocabularies differ in size, attention_hidden is set and the
+            score has no hidden width, or sentences is set without sentence_ends.
         ShapeError: the score requires the memory to be as wide as the state.
         UnknownNameError: there is no score or normalizer with that name.
     """
@@ -66,15 +68,22 @@ class RNN(EncoderDecoder[RnnState]):
                 f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target '
                 "tokens"
             )
+        if settings.sentences != "none" and not settings.sentence_ends:
+            raise ArgumentError(
+                f'sentences = "{settings.sentences}" needs sentence_ends, the ids of tokens that end a sentence'
+            )
         width = settings.embedding_width
         self.settings = settings
+        sizes = settings.cell, width, settings.direction_width, settings.encoder_layers, settings.embedding_dropout
         if settings.input == "vectors":
             self.source_embedding = VectorEmbedding(source_size, settings.memory_width)
             self.encoder = VectorEncoder(settings.vector_encoder)
         else:
             self.source_embedding = TokenEmbedding(source_size, width)
-            self.encoder = BidirectionalRecurrent(
-                settings.cell, width, settings.direction_width, settings.encoder_layers, settings.embedding_dropout
+            self.encoder = (
+                BidirectionalRecurrent(*sizes)
+                if settings.sentences == "none"
+                else SentenceEncoder(*sizes, with_words=settings.sentences == "words")
             )
         source, target = self.source_embedding, TokenEmbedding(target_size, width)
         self.target_embedding = source if shared == "all" and isinstance(source, TokenEmbedding) else target
@@ -106,8 +115,17 @@ class RNN(EncoderDecoder[RnnState]):
             ShapeError: the source has other axes, or there is not one length per row.
         """
         check_source(source, lengths, self.settings.input)
-        features = self.encoder(self.embedding_dropout(self.source_embedding(source)), lengths)
+        ends = () if self.settings.sentences == "none" else (self.is_sentence_end(source),)
+        features = self.encoder(self.embedding_dropout(self.source_embedding(source)), lengths, *ends)
         return Memory(self.context_dropout(self.norm(features)), lengths)
+
+    def is_sentence_end(self, source: Tokens) -> Tensor:
+        """Return whether each token ends a sentence, (B, Tk)."""
+        return torch.isin(source, torch.tensor(self.settings.sentence_ends, device=source.device))
+
+    def sentence_spans(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the (begin, end) of each sentence that the encoder reads in a source, for `AttentionMap.grouped`."""
+        return Sentences.of(self.is_sentence_end(torch.tensor([tokens]))).spans
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
         return self.output_dropout(

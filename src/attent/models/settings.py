@@ -24,6 +24,8 @@ Position = Literal["sinusoidal", "learned", "rotary", "alibi", "relative_bias", 
 Input = Literal["tokens", "vectors"]
 # Upper limit for suggested numbers of heads, since a width from an untrusted config may be any number.
 MOST_HEADS = 2**12
+# Upper limit for the number of tokens that end a sentence.
+MOST_ENDS = 2**10
 # The score of each recurrent attention's paper.
 SCORES = {"bahdanau": "additive", "luong": "general"}
 # Sizes only: dropout and shared embeddings depend on the data.
@@ -254,6 +256,10 @@ class RnnSettings(PresetSettings):
         input_feeding: whether luong's attentional vector is fed into the next step (their §3.3).
         context_every_step: whether, without attention, the source's vector enters every step (Cho) or only the first
             state (Sutskever).
+        sentences: whether a second encoder reads the vectors of the source's sentences ("vectors", "words") or the
+            source is one sequence of words ("none"), see `attent.layers.sentences`.
+        sentence_ends: the ids of the source tokens that end a sentence; by default `attent train` takes those of
+            periods, question marks and exclamation marks from the source tokenizer.
         embedding_dropout: the dropout probability of the embeddings and between encoder layers, 0 to 1.
         context_dropout: the dropout probability of the memory's features, 0 to 1.
         output_dropout: the dropout probability of the decoder's output, 0 to 1.
@@ -284,6 +290,8 @@ class RnnSettings(PresetSettings):
     token_in_query: bool = False
     input_feeding: bool = True
     context_every_step: bool = True
+    sentences: Literal["none", "vectors", "words"] = "none"
+    sentence_ends: tuple[Annotated[int, Field(ge=0)], ...] = Field(default=(), max_length=MOST_ENDS)
     embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
     context_dropout: float = Field(default=0.0, ge=0, lt=1)
     output_dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -295,7 +303,13 @@ class RnnSettings(PresetSettings):
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omit newer settings that have their defaults, so that the settings equal those of earlier versions."""
-        newer = ("scaled_score", False), ("input", "tokens")
+        newer = (
+            ("scaled_score", False),
+            ("input", "tokens"),
+            ("sentences", "none"),
+            ("sentence_ends", ()),
+            ("sentence_ends", []),
+        )
         return {name: value for name, value in serialize(self).items() if (name, value) not in newer}
 
     @property
@@ -305,8 +319,8 @@ class RnnSettings(PresetSettings):
 
     @property
     def memory_width(self) -> int:
-        """Features of the memory, which concatenates both directions."""
-        return 2 * self.direction_width
+        """Features of the memory, which concatenates both directions, and with "words" a word's and its sentence's."""
+        return (4 if self.sentences == "words" else 2) * self.direction_width
 
     @property
     def vector_encoder(self) -> EncoderSettings:
@@ -338,6 +352,11 @@ class RnnSettings(PresetSettings):
             raise ValueError(f'local needs attention = "luong", got "{self.attention}"')
         if self.token_in_query and self.attention != "bahdanau":
             raise ValueError(f'token_in_query needs attention = "bahdanau", got "{self.attention}"')
+        if self.sentence_ends if self.sentences == "none" else self.input == "vectors":
+            raise ValueError(
+                'sentence_ends needs sentences = "vectors" or "words", which needs input = "tokens", '
+                f'got "{self.sentences}" and "{self.input}"'
+            )
         return self
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from attent.devices import AUTO, device_of
 from attent.errors import ArgumentError, DataError, RunError, first_fault
 from attent.models.model import Model
-from attent.models.settings import TransformerSettings
+from attent.models.settings import MOST_ENDS, RnnSettings, TransformerSettings
 from attent.models.transformer import copy_by_depth
 from attent.runs.config import CONFIG, RunConfig, check_code, read_config, versions
 from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, tokenizers_as_text, tokenizers_of_text
@@ -25,6 +25,7 @@ from attent.tasks.suggestions import shortage
 from attent.tasks.task import Vocabularies, task_of
 from attent.text.batches import Examples
 from attent.text.readers import STANDARD_INPUT
+from attent.text.tokenizer import SENTENCE_ENDS, sentence_ends
 from attent.training.autotune import Budget
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
@@ -362,12 +363,25 @@ def _new_config(settings: RunSettings, corpus: Any, vocabularies: Vocabularies) 
         files=tuple(vocabularies.files),
         sizes=vocabularies.sizes,
         spacing=vocabularies.spacing,
-        model=settings.model,
+        model=_with_sentence_ends(settings.model, vocabularies),
         corpus=corpus.table,
         digests={"held out": digest} if digest else {},
         vectors=settings.vectors,
         training=settings.training.table,
     )
+
+
+def _with_sentence_ends(model: Any, vocabularies: Vocabularies) -> Any:
+    """Return the settings of a model that reads sentences with the tokens of its source that end one."""
+    if not isinstance(model, RnnSettings) or model.sentences == "none" or model.sentence_ends:
+        return model
+    ends = sentence_ends(vocabularies.tokenizers[0])
+    if not 0 < len(ends) <= MOST_ENDS:
+        raise ArgumentError(
+            f'model.sentences = "{model.sentences}" needs from 1 to {MOST_ENDS:,} source tokens that end with one of '
+            f"{' '.join(SENTENCE_ENDS)}, got {len(ends):,}: name them with model.sentence_ends"
+        )
+    return model.model_copy(update={"sentence_ends": ends})
 
 
 def _new_model(

@@ -35,6 +35,7 @@ PIECE = re.compile(rf" ?[^\s{SIGNS}]+| ?[{SIGNS}]|\s")
 LONG_TEXT = 2**16
 # Signs that keyboards and texts use interchangeably.
 VARIANTS = (" \u00a0\u202f\u2009", "-‐‑–—", "'’ʼ‘", ".。．", ",，、،")
+SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？", "।", "؟")
 SPACES, FIRST_WORD = re.compile(" {2,}"), re.compile(r"\w+")
 
 
@@ -262,6 +263,11 @@ def prompt_of(tokenizer: Tokenizer) -> tuple[int, ...]:
 def marks_of(tokenizer: Tokenizer) -> frozenset[int]:
     """Return the ids of tokens that `encode` may add to those of a text but that stand for no text."""
     return getattr(tokenizer, "marks", frozenset())
+
+
+def sentence_ends(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Return the ids of the tokens that end a sentence: pieces of text that end with one of `SENTENCE_ENDS`."""
+    return tuple(token for token in range(tokenizer.size) if tokenizer.piece(token).strip().endswith(SENTENCE_ENDS))
 
 
 def respell(text: str, tokenizer: Tokenizer) -> tuple[str, list[int]]:
