@@ -75,18 +75,19 @@ class RNN(EncoderDecoder[RnnState]):
         width = settings.embedding_width
         self.settings = settings
         sizes = settings.cell, width, settings.direction_width, settings.encoder_layers, settings.embedding_dropout
-        if settings.input == "vectors":
-            self.source_embedding = VectorEmbedding(source_size, settings.memory_width)
-            self.encoder = VectorEncoder(settings.vector_encoder)
-        else:
-            self.source_embedding = TokenEmbedding(source_size, width)
-            self.encoder = (
-                BidirectionalRecurrent(*sizes)
-                if settings.sentences == "none"
-                else SentenceEncoder(*sizes, with_words=settings.sentences == "words")
-            )
-        source, target = self.source_embedding, TokenEmbedding(target_size, width)
+        has_vectors = settings.input == "vectors"
+        source = (
+            VectorEmbedding(source_size, settings.memory_width) if has_vectors else TokenEmbedding(source_size, width)
+        )
+        self.source_embedding, target = source, TokenEmbedding(target_size, width)
+        # before the encoder, since the order of modules is that of files and of random numbers
         self.target_embedding = source if shared == "all" and isinstance(source, TokenEmbedding) else target
+        if has_vectors:
+            self.encoder = VectorEncoder(settings.vector_encoder)
+        elif settings.sentences == "none":
+            self.encoder = BidirectionalRecurrent(*sizes)
+        else:
+            self.encoder = SentenceEncoder(*sizes, with_words=settings.sentences == "words")
         self.norm = nn.LayerNorm(settings.memory_width) if settings.layer_norm else nn.Identity()
         self.decoder = DECODERS[settings.attention](settings)
         self.embedding_dropout = Dropout(settings.embedding_dropout)
