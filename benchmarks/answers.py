@@ -1,10 +1,10 @@
 """Answer questions about generated stories with a span of the story, beside two baselines.
 
-`configs/answers.toml` trains an encoder for each seed on the same stories (`attent data stories`, kinds one and two);
+`configs/answers.toml` trains an encoder for each seed on the same stories (`attent data stories`);
 the stories of the test contain a combination of a person with a place or a thing that training lacks. The baselines
 answer with the place that the story mentions last, or most often, the later one of equals.
 
-    scripts/bench answers --seeds 3
+    scripts/bench answers --kinds one,two --seeds 3
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from attent.tasks.stories.corpus import Story
 from attent.training.progress import Progress
 
 CONFIG = Path(__file__).parents[1] / "configs" / "answers.toml"
-KINDS = "one", "two"
 
 
 def write_lines(part: Sequence[Story], path: Path) -> None:
@@ -48,9 +47,9 @@ def baselines(part: Sequence[Story], places: set[str]) -> dict[str, list[str]]:
     }
 
 
-def exact_matches(part: Sequence[Story], answers: Sequence[str]) -> dict[str, float]:
+def exact_matches(part: Sequence[Story], answers: Sequence[str], kinds: Sequence[str]) -> dict[str, float]:
     """Return the exact match of each kind of question, in percent."""
-    by_kind = {kind: [row for row, story in enumerate(part) if story.kind == kind] for kind in KINDS}
+    by_kind = {kind: [row for row, story in enumerate(part) if story.kind == kind] for kind in kinds}
     return {
         kind: answer_scores([answers[row] for row in rows], [part[row].answer for row in rows])["exact match"]
         for kind, rows in by_kind.items()
@@ -59,17 +58,19 @@ def exact_matches(part: Sequence[Story], answers: Sequence[str]) -> dict[str, fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", default="one", help="kinds of questions, joined by commas")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=None, help="updates; those of the recipe unless given")
     parser.add_argument("--stories", type=int, default=10_000)
     arguments = parser.parse_args()
-    corpus = stories(StoriesSettings(kinds=KINDS, training_stories=arguments.stories, held_out_stories=500))
+    kinds = arguments.kinds.split(",")
+    corpus = stories(StoriesSettings(kinds=tuple(kinds), training_stories=arguments.stories, held_out_stories=500))
     parts = {"valid": corpus.validation, "test": corpus.test}
     places = {story.answer for story in corpus.train}
     scores: dict[str, dict[str, list[float]]] = {}
 
     def add(name: str, part: str, answers: Sequence[str]) -> None:
-        for kind, score in exact_matches(parts[part], answers).items():
+        for kind, score in exact_matches(parts[part], answers, kinds).items():
             scores.setdefault(name, {}).setdefault(f"{kind}, {part}", []).append(score)
 
     for part, rows in parts.items():
