@@ -116,7 +116,7 @@ WAYS: dict[str, Callable[[Doors], object]] = {
     "server, glossary": by_server(glossary=[TERM]),
     "server, all": by_server(glossary=[TERM], format="html", alternatives=2),
     "server, events": lambda doors: doors.client.post(
-        "/translate", json={"q": SENTENCE, "source": "en", "target": "fr", "stream": "tokens", "alignment": True}
+        "/translate", json={"q": SENTENCE, "source": "en", "target": "fr", "stream": True, "alignment": True}
     ),
 }
 

@@ -24,6 +24,7 @@ COMPUTES = {
     "answer",
     "generate",
     "classify",
+    "caption",
     "score",
     "align",
     "evaluate",

@@ -113,7 +113,7 @@ def test_what_its_search_can_and_cannot_do(run: Run, tmp_path: Path) -> None:
 
 def test_a_missing_package_is_asked_for(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2.specs.model_spec", None)
-    with pytest.raises(AttentError, match=r"needs CTranslate2: pip install 'attent\[ctranslate2\]'"):
+    with pytest.raises(AttentError, match=r"needs CTranslate2: in a clone of attent, pip install '\.\[ctranslate2\]'"):
         write(run, "RUN", tmp_path, None)
 
 

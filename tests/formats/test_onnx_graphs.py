@@ -150,5 +150,5 @@ def test_what_has_no_counterpart_is_said_in_a_line(exported, tmp_path: Path, mon
     with pytest.raises(AttentError, match=r"^this model cannot be written as ONNX: no such operator$"):
         write(exported.run, tmp_path)
     monkeypatch.setattr(torch.onnx, "export", lambda *_, **__: __import__("no_such_package"))
-    with pytest.raises(AttentError, match=r"^this needs ONNX: pip install 'attent\[onnx\]'"):
+    with pytest.raises(AttentError, match=r"^this needs ONNX: in a clone of attent, pip install '\.\[onnx\]'"):
         write(exported.run, tmp_path)

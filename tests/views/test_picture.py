@@ -168,7 +168,7 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.M
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(AttentError, match=r"pip install 'attent\[plot\]'"):
+    with pytest.raises(AttentError, match=r"pip install '\.\[plot\]'"):
         picture(PANEL, tmp_path / "map.png")
 
 

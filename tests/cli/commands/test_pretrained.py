@@ -82,7 +82,7 @@ def test_a_text_is_explored(attent, folder: Path, tmp_path: Path, monkeypatch: p
         ["[CLS]", *TEXT.split(), "[SEP]"],
         ["[CLS]", "the", "dog", "was", "[SEP]"],
     ]
-    assert "exactly one text: give --text or --file" in attent("explore", folder, "--no-open").err[0]
+    assert "exactly one text or picture: give --text or --file" in attent("explore", folder, "--no-open").err[0]
     assert "cannot be compared" in attent("explore", folder, folder, "--text", TEXT, "--no-open").err[0]
 
 

@@ -57,8 +57,8 @@ def evaluate(
     options |= {"search": settings} if search.values else {}
     accepted = options_of(stored.task.evaluate)
     if unknown := next((name for name in options if name not in accepted), None):
-        owner = next(task for task in tasks().values() if unknown in options_of(task.evaluate))
+        owners = " or ".join(task.does for task in tasks().values() if unknown in options_of(task.evaluate))
         option = f"--{unknown.replace('_', '-')}" if unknown != "search" else search.options[next(iter(search.values))]
-        raise ArgumentError(f"{option} is for a run that {owner.does}, not for one that {stored.task.does}")
+        raise ArgumentError(f"{option} is for a run that {owners}, not for one that {stored.task.does}")
     evaluation = stored.task.evaluate(stored, say, **options)
     write(json.dumps(evaluation.table, indent=2) if as_json else "\n".join(evaluation.lines))
