@@ -40,7 +40,7 @@ COMMANDS = {
 }
 
 TRAINING = {
-    "train": "choose what to train with one of --train FILE, --corpus dates, --text FILE, --images SOURCE, --labelled",
+    "train": "choose what to train with one of --train FILE, --corpus dates, --text FILE, --images SOURCE, --images FOLDER,",
     "train --corpus datse": "did you mean 'dates'",
     "train --config nowhere.toml": "nowhere.toml cannot be read",
     "train --config SETTINGS --set training.learningrate=1": "did you mean 'learning_rate'",
@@ -125,12 +125,12 @@ JUDGING = {
     "evaluate RUN --lowercase": "--lowercase is for --source FILE",
     "evaluate RUN --tokenize char": "--tokenize is for --source FILE",
     "evaluate RUN --target-language zh": "--target-language is for --source FILE",
-    "evaluate RUN --text a --source b": "--text is for a run that fills blanks, not for one that translates",
+    "evaluate RUN --text a --source b": "--text is for a run that fills blanks or generates text, not for one that translates",
     "evaluate RUN --source lines.txt --target train.zh": "got 2 lines and 1 references",
     "evaluate RUN --source lines.txt --target lines.txt --tokenize nine": "did you mean 'none'",
-    "evaluate RUN --images a": "--images is for a run that classifies or captions, not for one that translates",
-    "evaluate CLASSIFYING --beam 2": "--beam is for a run that translates, not for one that classifies",
-    "evaluate CLASSIFYING --against a": "--against is for a run that fills blanks, not for one that classifies",
+    "evaluate RUN --images a": "--images is for a run that captions or classifies, not for one that translates",
+    "evaluate CLASSIFYING --beam 2": "--beam is for a run that translates or captions, not for one that classifies",
+    "evaluate CLASSIFYING --against a": "--against is for a run that fills blanks or generates text, not for one that classifies",
     "evaluate FILLING": "RUN fills blanks, and needs a text to be evaluated on: attent evaluate RUN --text FILE",
     "evaluate GENERATING --against lines.txt": "--against requires --text FILE",
     "ablate RUN lines.txt": "lines to translate need their references: --target FILE",
