@@ -4,7 +4,7 @@
 the stories of the test contain a combination of a person with a place or a thing that training lacks. The baselines
 answer with the place that the story mentions last, or most often, the later one of equals.
 
-    scripts/bench answers --kinds one,two --seeds 3
+    scripts/bench answers --kinds one --seeds 3
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--kinds", default="one", help="kinds of questions, joined by commas")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=None, help="updates; those of the recipe unless given")
-    parser.add_argument("--stories", type=int, default=10_000)
+    parser.add_argument("--stories", type=int, default=60_000)
     arguments = parser.parse_args()
     kinds = arguments.kinds.split(",")
     corpus = stories(StoriesSettings(kinds=tuple(kinds), training_stories=arguments.stories, held_out_stories=500))

@@ -40,7 +40,7 @@ COMMANDS = {
 }
 
 TRAINING = {
-    "train": "choose what to train with one of --train FILE, --corpus dates, --text FILE, --images SOURCE, --images FOLDER,",
+    "train": "choose what to train with one of --train FILE, --corpus dates, --text FILE, --images SOURCE, --images",
     "train --corpus datse": "did you mean 'dates'",
     "train --config nowhere.toml": "nowhere.toml cannot be read",
     "train --config SETTINGS --set training.learningrate=1": "did you mean 'learning_rate'",
@@ -74,7 +74,7 @@ TRAINING = {
     "train --valid-labelled 8": "--valid-labelled needs --labelled, or a --config with [labelled]",
     "train --valid 8": "--valid needs --train, or a --config with [text]",
     "train --config SETTINGS --replay 8": "--replay needs --train, or a --config with [text]",
-    "train --corpus dates --data .": "--data is where the files of [text] or [captions] or [lines] or [images] or [labelled] are",
+    "train --corpus dates --data .": "--data is where the files of [text] or [captions] or [lines] or [images] or",
     "train --train a.tsv --data none": "not a folder",
     "train --train empty.tsv": "empty.tsv: empty",
     "train --task text-generation --text empty.tsv": "empty.tsv: empty",
@@ -125,10 +125,10 @@ JUDGING = {
     "evaluate RUN --lowercase": "--lowercase is for --source FILE",
     "evaluate RUN --tokenize char": "--tokenize is for --source FILE",
     "evaluate RUN --target-language zh": "--target-language is for --source FILE",
-    "evaluate RUN --text a --source b": "--text is for a run that fills blanks or generates text, not for one that translates",
+    "evaluate RUN --text a --source b": "--text is for a run that fills blanks or generates text, not for one that",
     "evaluate RUN --source lines.txt --target train.zh": "got 2 lines and 1 references",
     "evaluate RUN --source lines.txt --target lines.txt --tokenize nine": "did you mean 'none'",
-    "evaluate RUN --images a": "--images is for a run that captions or classifies, not for one that translates",
+    "evaluate RUN --images a": "--images is for a run that captions or classifies, not for one that",
     "evaluate CLASSIFYING --beam 2": "--beam is for a run that translates or captions, not for one that classifies",
     "evaluate CLASSIFYING --against a": "--against is for a run that fills blanks or generates text, not for one that classifies",
     "evaluate FILLING": "RUN fills blanks, and needs a text to be evaluated on: attent evaluate RUN --text FILE",

@@ -132,7 +132,9 @@ def write_records(name: str, run: Path) -> None:
 @pytest.mark.parametrize("name", LOGGERS)
 def test_it_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(sys.modules, MODULES[name], None)
-    with pytest.raises(ArgumentError, match=rf"^--log {name} needs {TITLES[name]}: in a clone of attent, pip install '\.\[{name}\]' \("):
+    with pytest.raises(
+        ArgumentError, match=rf"^--log {name} needs {TITLES[name]}: in a clone of attent, pip install '\.\[{name}\]'"
+    ):
         check_installed([name])
 
 
