@@ -130,7 +130,7 @@ JUDGING = {
     "evaluate RUN --source lines.txt --target lines.txt --tokenize nine": "did you mean 'none'",
     "evaluate RUN --images a": "--images is for a run that captions or classifies, not for one that",
     "evaluate CLASSIFYING --beam 2": "--beam is for a run that translates or captions, not for one that classifies",
-    "evaluate CLASSIFYING --against a": "--against is for a run that fills blanks or generates text, not for one that classifies",
+    "evaluate CLASSIFYING --against a": "--against is for a run that fills blanks or generates text, not for one",
     "evaluate FILLING": "RUN fills blanks, and needs a text to be evaluated on: attent evaluate RUN --text FILE",
     "evaluate GENERATING --against lines.txt": "--against requires --text FILE",
     "ablate RUN lines.txt": "lines to translate need their references: --target FILE",
