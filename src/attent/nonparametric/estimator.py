@@ -266,9 +266,9 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         A query without a key within the bandwidth gets NaN, with a warning; this happens only with kernels of compact
         support. If all weights of a Gaussian would round to zero, the nearest keys are used.
         """
+        queries = self._queries(X)
         values = torch.from_numpy(self.y_.reshape(len(self.y_), -1))
-        kernel, keys = get_kernel(self.kernel), self._scale(self.X_)
-        mean, has_keys = smooth(kernel, self._queries(X), keys, values, weight=self._weight)
+        mean, has_keys = smooth(get_kernel(self.kernel), queries, self._scale(self.X_), values, weight=self._weight)
         has_no_keys = ~has_keys
         if bool(has_no_keys.any()):
             warnings.warn(
