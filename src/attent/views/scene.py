@@ -19,7 +19,7 @@ from attent.views.labels import has_right_to_left
 
 # The subject of a row. The weights of step t may belong to the token that the step writes or to the one that it reads
 # (Luong et al. 2015, footnote 14).
-PRODUCED, READ = "the token produced", "the token read in"
+PRODUCED, READ = "the token being written", "the token"
 # The labels of the tokens that runs add to a text.
 SPECIAL_LABELS = "CLS", "<s>", "</s>"
 # The meaning of a group's numbers.

@@ -128,7 +128,7 @@ def page(
 
 def _page_of(scene: Scene, size: float) -> Page:
     """Return the page of a scene, with at most `size` MiB."""
-    script, style = bundle("page"), web_file("attention.css")
+    script, style = bundle("page"), web_file("tokens.css") + web_file("attention.css")
     room = size * MEBIBYTE - len(script.encode()) - len(style.encode()) - OVERHEAD
     if room <= 0:
         raise ArgumentError(

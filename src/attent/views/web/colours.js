@@ -1,37 +1,34 @@
-// Weights as colours: one hue by lightness, which everyone can tell apart, towards the far side of the background.
+// Weights as colours, by the scale of docs/design-pages.md: 0 to 1 for up to 32 keys, multiples of uniform for more.
 
-const LIGHT = ["#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b"];
-const DARK = ["#161b22", "#173a5e", "#1f77b4", "#7cc4ea", "#f2fbff"];
 const STEPS = 256;
+// Keys up to which the scale is 0 to 1, the multiple of uniform at which the other one is full, and the share of the largest
+// entropy from which a row is called nearly uniform.
+const [FEW, FULL, UNIFORM] = [32, 8, 0.98];
+// Links of a row, and the multiple of uniform that each exceeds.
+const [LINKS, LINKED] = [3, 1.5];
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
+let made = null;
 
-function channels(hex) {
-  return [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16));
+/** A colour of the page's style sheet. */
+export function token(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-function made(stops) {
-  const found = new Uint8ClampedArray(STEPS * 3);
+/** The colours of today, red, green and blue of each of 256 steps. */
+function table() {
+  const ramp = token("ramp");
+  if (made?.ramp === ramp) return made.colours;
+  const stops = ramp.split(/\s+/).map((hex) => [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16)));
+  const colours = new Uint8ClampedArray(STEPS * 3);
   for (let step = 0; step < STEPS; step += 1) {
     const place = (step / (STEPS - 1)) * (stops.length - 1);
     const low = Math.min(Math.floor(place), stops.length - 2);
-    const [from, to] = [channels(stops[low]), channels(stops[low + 1])];
     for (let channel = 0; channel < 3; channel += 1) {
-      found[3 * step + channel] = from[channel] + (to[channel] - from[channel]) * (place - low);
+      colours[3 * step + channel] = stops[low][channel] + (stops[low + 1][channel] - stops[low][channel]) * (place - low);
     }
   }
-  return found;
-}
-
-const tables = { light: made(LIGHT), dark: made(DARK) };
-
-/** The colours of today, red, green and blue of each of 256 steps. */
-export function table() {
-  return dark.matches ? tables.dark : tables.light;
-}
-
-/** Whether the page is dark. */
-export function isDark() {
-  return dark.matches;
+  made = { ramp, colours };
+  return colours;
 }
 
 /** Be told when the page turns light or dark, until a signal. */
@@ -39,14 +36,24 @@ export function onScheme(listener, signal = undefined) {
   dark.addEventListener("change", listener, { signal });
 }
 
-/** How much of its scale a weight is, 0 to 1; `rooted` lets small ones be seen. */
-export function share(value, top, rooted = false) {
-  if (!top || Number.isNaN(value)) return 0;
-  const part = Math.min(Math.abs(value) / top, 1);
-  return rooted ? Math.sqrt(part) : part;
+/** The scale of a group's map; numbers that are no weights end at `top`, their largest. Its ends are what a legend says. */
+export function scaleOf(group, top = 1, isPicture = false) {
+  const before = group.width - group.height;
+  const allowed = (row) => Math.max(1, Math.min(group.causal ? row + 1 + before : group.width, group.width));
+  if (group.measure !== "weights" || !group.distribution) return { high: top || 1, allowed, ends: ["0", null] };
+  if (group.width <= FEW && !isPicture) return { high: 1, allowed, ends: ["0", "1"] };
+  return { multiples: true, allowed, ends: ["1× uniform", `${FULL}×`] };
 }
 
-/** A share as a colour of CSS, and the colour of text that can be read on it. */
+/** How much of its scale a weight of a row is, 0 to 1; `rooted` lets small ones be seen. */
+export function share(value, scale, row = 0, rooted = false) {
+  const size = Math.abs(value) || 0;
+  const part = scale.multiples ? (size * scale.allowed(row) - 1) / (FULL - 1) : size / scale.high;
+  const bounded = Math.min(Math.max(part, 0), 1);
+  return rooted ? Math.sqrt(bounded) : bounded;
+}
+
+/** A share as a colour of CSS, and black or white, whichever can be read on it. */
 export function shade(part) {
   const step = Math.round(part * (STEPS - 1));
   const rgb = Array.from(table().subarray(3 * step, 3 * step + 3));
@@ -55,11 +62,11 @@ export function shade(part) {
     return linear <= 0.04045 ? linear / 12.92 : ((linear + 0.055) / 1.055) ** 2.4;
   });
   const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  return { background: `rgb(${rgb.join(",")})`, text: luminance > 0.18 ? "#111111" : "#ffffff" };
+  return { background: `rgb(${rgb.join(",")})`, text: luminance > 0.179 ? "#000" : "#fff" };
 }
 
-/** A matrix as a canvas of one pixel a cell. */
-export function painted(values, height, width, top, rooted = false) {
+/** A matrix as a canvas of one pixel a cell; its first row stands for row `first` of the map, and each for `step` rows. */
+export function painted({ values, height, width }, scale, rooted = false, first = 0, step = 1) {
   const canvas = document.createElement("canvas");
   canvas.width = width;
   canvas.height = height;
@@ -67,14 +74,21 @@ export function painted(values, height, width, top, rooted = false) {
   const image = context.createImageData(width, height);
   const colours = table();
   for (let cell = 0; cell < values.length; cell += 1) {
-    const step = 3 * Math.round(share(values[cell], top, rooted) * (STEPS - 1));
-    image.data[4 * cell] = colours[step];
-    image.data[4 * cell + 1] = colours[step + 1];
-    image.data[4 * cell + 2] = colours[step + 2];
+    const row = Math.floor((first + Math.floor(cell / width) + 0.5) * step);
+    const place = 3 * Math.round(share(values[cell], scale, row, rooted) * (STEPS - 1));
+    image.data.set(colours.subarray(place, place + 3), 4 * cell);
     image.data[4 * cell + 3] = 255;
   }
   context.putImageData(image, 0, 0);
   return canvas;
+}
+
+/** The bar of a scale with its ends. */
+export function legend(scale, top, rooted = false) {
+  const bar = painted({ values: Float32Array.from({ length: 64 }, (_, step) => step), height: 1, width: 64 }, { high: 63 }, rooted);
+  bar.setAttribute("aria-hidden", "true");
+  const [low, high] = scale.ends.map((end) => Object.assign(document.createElement("span"), { textContent: end ?? top }));
+  return [low, bar, high];
 }
 
 /** The largest of some weights in size. */
@@ -82,4 +96,26 @@ export function topOf(values) {
   let top = 0;
   for (const value of values) if (Math.abs(value) > top) top = Math.abs(value);
   return top;
+}
+
+/** The entropy of a row as a share of its largest, that of uniform weights. */
+export function evenness(values, allowed) {
+  let [total, sum] = [0, 0];
+  for (const value of values) total += Math.max(value, 0) || 0;
+  for (const value of values) if (value > 0) sum -= (value / total) * Math.log(value / total);
+  return total > 0 && allowed > 1 ? sum / Math.log(allowed) : 0;
+}
+
+/** Whether a row's weights are nearly the same; a row with a single key is not. */
+export function isUniform(values, allowed) {
+  return evenness(values, allowed) >= UNIFORM;
+}
+
+/** The places to which a row or a column has links: those of its strongest weights that stand out. */
+export function linked(values, scale, side, place) {
+  if (side === "row" && scale.ends[1] !== null && isUniform(values, scale.allowed(place))) return [];
+  const least = (other) => (scale.ends[1] === null ? topOf(values) / 3 : LINKED / scale.allowed(side === "row" ? place : other));
+  const isOnly = side === "row" && scale.allowed(place) === 1;
+  const places = [...values.keys()].filter((other) => Math.abs(values[other]) > (isOnly ? 0 : least(other)));
+  return places.sort((one, other) => Math.abs(values[other]) - Math.abs(values[one])).slice(0, LINKS);
 }

@@ -22,6 +22,15 @@ function filled(made, { text, on = {}, ...attributes }, children) {
   return made;
 }
 
+/** attent's mark, a link home where there is one. */
+export function mark(home) {
+  const cells = Array.from({ length: 9 }, (_, cell) => drawn("rect", {
+    x: 8 * (cell % 3), y: 8 * Math.floor(cell / 3), width: 7, height: 7, rx: 1.5, opacity: [0, 5, 7].includes(cell) ? 1 : 0.2,
+  }));
+  const sign = drawn("svg", { viewBox: "0 0 23 23", fill: "currentColor", "aria-hidden": "true" }, ...cells);
+  return element(home ? "a" : "span", { class: "mark", href: home }, sign, "attent");
+}
+
 /** A choice among named values. */
 export function choice(label, options, chosen, listener) {
   const select = element("select", { on: { change: () => listener(options[select.selectedIndex][0]) } });

@@ -1,6 +1,6 @@
 // The page of `attent explore`: a text goes to every open run, and each shows what it makes of it and where it looked.
 
-import { element } from "./elements.js";
+import { element, mark } from "./elements.js";
 import { Run } from "./run.js";
 import { Server } from "./server_source.js";
 import { Viewed } from "./viewed.js";
@@ -20,10 +20,18 @@ async function start(root) {
     return;
   }
   const fixed = about.scenes.map(() => element("section"));
-  const runs = about.runs.map((run, number) => new Run(server, number, run));
+  const runs = about.runs.map((run, number) => new Run(server, number, run, about.runs.length === 1));
   const columns = element("div", { class: runs.length > 1 ? "runs beside" : "runs" }, ...runs.map((run) => run.node));
-  root.replaceChildren(...fixed, ...(runs.length ? [box(about, runs), columns] : []));
-  for (const [place, number] of about.scenes.entries()) new Viewed(server, fixed[place], about.runs.length + place).open(number);
+  const name = about.runs.length === 1 ? [element("h1", {}, element("bdi", { text: about.runs[0].name }))] : [];
+  const head = element("header", { class: "head" }, mark(`/${location.hash.split("&")[0]}`), ...name, ...(runs.length ? [box(about, runs)] : []));
+  root.replaceChildren(head, ...(runs.length ? [columns] : []), ...fixed);
+  for (const [place, number] of about.scenes.entries()) {
+    const title = element("h1");
+    const view = element("div");
+    fixed[place].append(title, view);
+    const viewed = new Viewed(server, view, about.runs.length + place);
+    viewed.open(number).then(() => title.replaceChildren(element("bdi", { text: viewed.source?.scene.title || "Attention" })));
+  }
 }
 
 /** What is asked: a text, or the number of an example. */
@@ -58,20 +66,16 @@ function box(about, runs) {
     const row = element("input", { type: "number", min: 0, max: most - 1, value: 0, on: { input: () => { given.row = Math.round(Number(row.value)); soon(); } } });
     line.append(element("label", { class: "choice" }, element("span", { text: `example, 0 to ${most - 1}` }), row));
   }
-  line.append(element("span", { class: "hint", text: hint(about.runs) }));
   go();
-  const asked = reads ? [element("label", { for: "text", text: "Text" }), text] : [];
-  return element("section", { class: "card ask", "aria-label": "what is asked" }, ...asked, line);
+  text.setAttribute("aria-label", "text");
+  text.placeholder = reads ? hint(about.runs) : "";
+  return element("div", { class: "ask" }, ...(reads ? [text] : []), line);
 }
 
 function hint(runs) {
   const tasks = new Set(runs.map((run) => run.task));
-  const said = [];
-  if (tasks.has("translate")) said.push("What you type is translated as you type; a click on a token of the translation changes it.");
-  if (tasks.has("text-generation")) said.push("What you type is continued as you type; a click on a token changes it, and the model goes on from there.");
-  if (tasks.has("fill-mask")) said.push("Write [MASK] or _____ where a word is to be guessed.");
-  if (tasks.has("classify")) said.push("What you choose is classified.");
-  return said.join(" ");
+  if (tasks.has("fill-mask")) return "Type a text with _____ for each blank";
+  return tasks.has("text-generation") ? "Type how a text begins" : "Type a text";
 }
 
 start(document.getElementById("explore"));

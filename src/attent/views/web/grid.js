@@ -1,6 +1,6 @@
-// Every head of every layer, small: a click enlarges it. Or a figure of each.
+// Every head of every layer, small: a click shows it. Or a figure of each.
 
-import { onScheme, painted, shade } from "./colours.js";
+import { onScheme, painted, scaleOf, shade } from "./colours.js";
 import { choice, element, moved } from "./elements.js";
 import { latest } from "./state.js";
 import { number } from "./words.js";
@@ -20,25 +20,22 @@ export class Grid {
     this.source = source;
     this.state = state;
     this.shown = "thumbnails";
-    // whether maps have one scale of colours, and whether those of the layer alone are there, larger
-    this.isOneScale = false;
-    this.isLarge = false;
     this.turn = 0;
     this.once = latest((error) => this.fail(error));
     this.options = element("div", { class: "options" });
-    this.about = element("p", { class: "about" });
     this.table = element("div", { class: "heads", role: "grid", "aria-label": "layers and heads" });
-    this.summary = element("output", { class: "readout summary", "aria-live": "polite" });
+    this.wrong = element("p", { class: "about", role: "status" });
+    this.summary = element("output", { class: "summary", "aria-live": "polite" });
     // of a run that can be asked again
     this.switch = element("button", { type: "button", class: "switch", on: { click: () => this.toggle(this.state.values) } });
     this.restore = element("button", { type: "button", on: { click: () => { source.switches.clear(); this.offer(); } } });
     const switching = source.switches ? [element("div", { class: "options" }, this.switch, this.restore)] : [];
-    this.node = element("section", { class: "card grid", "aria-label": "heads" }, element("h2", { text: "Heads" }),
-      this.options, this.summary, ...switching, element("div", { class: "frame" }, this.table), this.about);
+    this.title = element("h2");
+    this.node = element("section", { class: "grid", "aria-label": "heads" }, this.title, element("div", { class: "frame" }, this.table), this.wrong, ...switching);
+    this.further = element("div", {}, element("h3", { text: "Heads" }), this.options, this.summary);
     this.table.addEventListener("keydown", (event) => this.key(event));
     state.follow((_, changed) => {
       if (changed.has("group")) this.open();
-      else if (this.figures && this.isLarge && changed.has("layer")) this.fill();
       this.mark();
     });
     onScheme(() => this.open(), signal);
@@ -55,23 +52,19 @@ export class Grid {
     this.figures = null;
     this.turn += 1;
     this.summary.textContent = "";
+    this.wrong.textContent = "";
     this.once(this.source.summary(group.name), ({ figures, every }) => {
       this.figures = figures;
       this.told = every > 1 ? `one row in ${every.toLocaleString("en")}` : "all rows";
       const offered = FIGURES.filter(([name]) => name === "thumbnails" || figures.some((row) => row.some((one) => one[name] !== null)));
       if (!offered.some(([name]) => name === this.shown)) this.shown = "thumbnails";
-      const offer = (label, values, now, then) => choice(label, values, now, (chosen) => { then(chosen); if (this.figures) this.fill(); });
-      this.options.replaceChildren(
-        offer("show", offered, this.shown, (chosen) => { this.shown = chosen; }),
-        offer("of", [[false, "all layers"], [true, "this layer, larger"]], this.isLarge, (chosen) => { this.isLarge = chosen; }),
-        offer("colours", [[false, "each map its own scale"], [true, "one scale for all"]], this.isOneScale, (chosen) => { this.isOneScale = chosen; }),
-      );
+      this.options.replaceChildren(choice("in place of each head, show", offered, this.shown, (chosen) => { this.shown = chosen; if (this.figures) this.fill(); }));
       this.fill();
       this.mark();
     });
     this.table.style.setProperty("--heads", heads > 1 ? heads + 1 : 1);
     const names = [...Array(heads).keys()].map(String).concat(heads > 1 ? ["mean"] : []);
-    const header = element("div", { role: "row", class: "row" }, element("span", { role: "columnheader", text: "" }),
+    const header = element("div", { role: "row", class: "row" }, element("span", { role: "columnheader", class: "heading", text: layers.length > 1 ? "layer" : "" }),
       ...names.map((name) => element("span", { role: "columnheader", class: "heading", text: name })));
     this.cells = layers.map((_, layer) => names.map((name) => element("button", {
       type: "button", class: "head", role: "gridcell", tabindex: -1, "aria-label": called(layer, name),
@@ -86,10 +79,7 @@ export class Grid {
     const group = this.group();
     const values = this.shown === "thumbnails" ? null : this.figures.map((row) => row.map((one) => one[this.shown]));
     const top = values ? Math.max(...values.flat().map((value) => value ?? 0)) : 0;
-    this.table.classList.toggle("large", this.isLarge);
-    const shown = this.isLarge ? [this.state.values.layer] : [...this.cells.keys()];
-    this.cells.forEach((row, layer) => { row[0].parentElement.hidden = !shown.includes(layer); });
-    if (!values) this.thumbnails(shown);
+    if (!values) this.thumbnails();
     this.cells.forEach((row, layer) => row.forEach((cell, which) => {
       const head = which < group.heads ? which : "mean";
       cell.style.background = "";
@@ -102,45 +92,32 @@ export class Grid {
       cell.replaceChildren(element("span", { class: "figure", text: short(value) }));
       cell.firstChild.style.color = colour.text;
     }));
-    if (values) this.about.textContent = `Rows are layers, columns heads: the mean over ${this.told} of the map, those left out that see nothing.`;
   }
 
-  /** Fetch and draw the maps of some layers, each as it comes, or with one scale of colours when all are there. */
-  async thumbnails(layers) {
+  /** Fetch and draw the maps of all heads, each as it comes, by the scale of the matrix. */
+  async thumbnails() {
     const turn = ++this.turn;
-    const { name, heads } = this.group();
-    const cells = layers.flatMap((layer) => this.cells[layer].map((cell, which) => [cell, layer, which < heads ? which : "mean"]));
+    const group = this.group();
+    const { name, heads } = group;
     const isShown = () => turn === this.turn && this.shown === "thumbnails";
-    const what = this.isLarge ? `The heads of layer ${layers[0]}.` : "Rows are layers, columns heads.";
-    const said = (scale) => { this.about.textContent = `${what} ${scale}, and small weights are strengthened (square root).`; };
-    said(this.isOneScale ? "One scale of colours for all maps" : "Each map has a scale of its own");
-    const parts = await Promise.all(cells.map(async ([cell, layer, head]) => {
+    const cells = this.cells.flatMap((row, layer) => row.map((cell, which) => [cell, layer, which < heads ? which : "mean"]));
+    await Promise.all(cells.map(async ([cell, layer, head]) => {
       try {
         const part = await this.source.thumbnail(name, layer, head);
-        if (isShown() && !this.isOneScale) this.paint(cell, part, part.top, head);
-        return part;
+        if (!isShown()) return;
+        const canvas = painted(part, scaleOf(group, part.top), false, 0, group.height / part.height);
+        canvas.setAttribute("aria-hidden", "true");
+        cell.replaceChildren(canvas);
       } catch (error) {
-        if (!isShown()) return null;
+        if (!isShown()) return;
         cell.replaceChildren();
         this.fail(error);
-        return null;
       }
     }));
-    if (!isShown() || !this.isOneScale) return;
-    const top = Math.max(...parts.map((part) => part?.top ?? 0));
-    parts.forEach((part, which) => { if (part) this.paint(cells[which][0], part, top, cells[which][2]); });
-    said(`One scale of colours for all maps, from 0 to ${number(top, false)}`);
-  }
-
-  paint(cell, { height, width, values }, top, head) {
-    const canvas = painted(values, height, width, top, true);
-    canvas.setAttribute("aria-hidden", "true");
-    cell.dataset.top = top;
-    cell.replaceChildren(canvas, element("span", { class: "name", "aria-hidden": "true", text: head === "mean" ? "mean" : `head ${head}` }));
   }
 
   fail(error) {
-    this.summary.textContent = error.message;
+    this.wrong.textContent = error.message;
   }
 
   /** Show a head; switch it off or on too. */
@@ -162,7 +139,7 @@ export class Grid {
     const { layers } = this.group();
     const { layer, head } = this.state.values;
     const off = switches.has(layers[layer], head);
-    this.switch.textContent = head === "mean" ? "choose a head to switch it off" : `switch this head ${off ? "on" : "off"} (x)`;
+    this.switch.textContent = head === "mean" ? "choose a head to switch it off" : `switch ${off ? "on" : "off"} head ${head}`;
     this.switch.disabled = head === "mean";
     this.restore.hidden = !switches.off.length;
     this.restore.textContent = `switch all on (${switches.off.length})`;
@@ -181,28 +158,27 @@ export class Grid {
       cell.setAttribute("aria-selected", String(chosen));
       cell.tabIndex = chosen ? 0 : -1;
     }));
+    const { heads, layers } = this.group();
+    const who = head === "mean" ? (heads > 1 ? `mean of ${heads} heads` : "its one head") : `head ${head}`;
+    this.title.textContent = layers.length > 1 ? `Layer ${layer}, ${who}` : `${who[0].toUpperCase()}${who.slice(1)}`;
     const figures = this.figures?.[layer];
     if (!figures) return;
     const of = (name) => (head === "mean" ? mean(figures.map((one) => one[name])) : figures[head]?.[name] ?? null);
     const said = FIGURES.slice(1).filter(([name]) => of(name) !== null && of(name) !== undefined).map(([name, text]) => `${text} ${number(of(name))}`);
-    const group = this.group();
-    const who = head === "mean" ? (group.heads > 1 ? `mean of ${group.heads} heads` : "its one head") : `head ${head}`;
-    this.summary.textContent = `layer ${layer}, ${who}${said.length ? `: ${said.join(" · ")}, the mean over ${this.told}` : ""}`;
+    this.summary.textContent = said.length ? `${who}: ${said.join(" · ")}, the mean over ${this.told}` : "";
   }
 
   key(event) {
-    const cells = this.isLarge ? this.cells[this.state.values.layer] : this.cells.flat();
+    const cells = this.cells.flat();
     const place = cells.indexOf(event.target);
     const heads = this.cells[0].length;
     if (place >= 0 && event.key === "x" && this.source.switches) {
       const which = place % heads;
       event.preventDefault();
-      const layer = this.isLarge ? this.state.values.layer : Math.floor(place / heads);
-      this.choose({ layer, head: which && which === heads - 1 ? "mean" : which }, true);
+      this.choose({ layer: Math.floor(place / heads), head: which && which === heads - 1 ? "mean" : which }, true);
       return;
     }
-    const across = this.isLarge ? getComputedStyle(this.table).gridTemplateColumns.split(" ").length : heads;
-    const next = place < 0 ? undefined : moved(event.key, place, cells.length, across);
+    const next = place < 0 ? undefined : moved(event.key, place, cells.length, heads);
     if (next === undefined) return;
     event.preventDefault();
     cells[next].focus();

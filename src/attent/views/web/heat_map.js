@@ -1,18 +1,18 @@
 // The map of one head as colours, with the value of the cell under the pointer or the keys.
 
-import { onScheme, painted, shade, share, topOf } from "./colours.js";
+import { legend, onScheme, painted, scaleOf, shade, share, token, topOf } from "./colours.js";
 import { element, moved, tick } from "./elements.js";
 import { mapTable, saving, sketched } from "./save.js";
 import { isAnotherMap, latest } from "./state.js";
-import { fenced, number, ofHowMany, trimmed } from "./words.js";
+import { fenced, number, ofHowMany, short, trimmed } from "./words.js";
 
 const TILE = 256;
 // Pixels of a cell, of labels, and of the whole.
-const LARGEST_CELL = 32;
+const LARGEST_CELL = 40;
 const LETTERS = 12;
 const TALLEST = 640;
 // From here on a cell has room for its weight, in hundredths.
-const ROOMY = 26;
+const ROOMY = 28;
 
 export class HeatMap {
   constructor(source, state, signal) {
@@ -25,13 +25,13 @@ export class HeatMap {
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     this.legend = element("div", { class: "legend" });
     this.options = element("div", { class: "options" });
-    this.node = element("section", { class: "card map", "aria-label": "map" }, element("h2", { text: "Map" }),
-      this.options, this.readout, element("div", { class: "frame" }, this.canvas), this.legend,
-      saving("map", source, state, () => sketched(this.place.wide, this.place.high, (context) => this.sketch(context)), () => this.table()));
+    this.node = element("section", { class: "map", "aria-label": "matrix" }, this.readout, element("div", { class: "frame" }, this.canvas), this.legend);
+    this.further = element("div", {}, element("h3", { text: "Matrix" }), this.options,
+      saving("matrix", source, state, () => sketched(this.place.wide, this.place.high, (context) => this.sketch(context)), () => this.table()));
     this.listen();
     state.follow((_, changed) => {
       if (isAnotherMap(changed)) this.open(changed.has("group"));
-      else this.draw();
+      else this.follow(changed);
     });
     new ResizeObserver(() => this.resized()).observe(this.node);
     onScheme(() => this.draw(), signal);
@@ -46,23 +46,38 @@ export class HeatMap {
     const group = this.group();
     if (fresh) {
       this.cell = [0, 0];
-      this.rooted = (group.level ?? 0) > 0;
-      this.options.replaceChildren(tick("strengthen small weights (square root)", this.rooted, (ticked) => {
+      this.rooted = false;
+      this.options.replaceChildren(tick("square root of the scale, for small weights", this.rooted, (ticked) => {
         this.rooted = ticked;
         this.draw();
       }));
     }
     const { layer, head } = this.state.values;
-    const room = Math.max(this.node.clientWidth - 40, 240);
+    const room = Math.max(this.node.clientWidth - 8, 240);
     const level = Math.max(group.level ?? 0, Math.ceil(Math.log2(Math.max(group.height / TALLEST, group.width / room))));
     this.once(whole(this.source, group, layer, head, level), (matrix) => {
       this.matrix = matrix;
       this.top = topOf(matrix.values);
-      this.draw();
+      this.scale = scaleOf(group, this.top);
+      this.follow(new Set(["place"]));
       this.say();
       // how long that took, for whoever asks the browser
       performance.mark("attention drawn");
     });
+  }
+
+  /** Speak of the strongest weight of the row or column that is selected. */
+  follow(changed) {
+    const { side, place } = this.state.values;
+    if (this.matrix && side !== null && changed.has("place")) {
+      const { height, width, step, values } = this.matrix;
+      const at = Math.min(Math.floor(place / step), (side === "row" ? height : width) - 1);
+      const line = side === "row" ? values.subarray(at * width, (at + 1) * width) : Float32Array.from({ length: height }, (_, row) => values[row * width + at]);
+      const other = line.reduce((best, value, index) => (Math.abs(value) > Math.abs(line[best]) ? index : best), 0);
+      this.cell = side === "row" ? [at, other] : [other, at];
+    }
+    this.draw();
+    if (this.matrix) this.say();
   }
 
   resized() {
@@ -72,7 +87,7 @@ export class HeatMap {
   /** Where labels and cells stand, in pixels. */
   layout(context) {
     const { height, width } = this.matrix;
-    const room = Math.max(this.node.clientWidth - 34, 200);
+    const room = Math.max(this.node.clientWidth - 2, 200);
     const texts = this.source.scene.texts;
     const [rows, columns] = [texts[this.group().rows].labels, texts[this.group().columns].labels];
     const { step } = this.matrix;
@@ -113,13 +128,13 @@ export class HeatMap {
     const { place } = this;
     context.font = `${LETTERS}px ${style.fontFamily}`;
     context.imageSmoothingEnabled = false;
-    const { values, height, width } = this.matrix;
-    context.drawImage(painted(values, height, width, this.top, this.rooted), place.left, place.above, place.cell * width, place.cell * height);
-    context.strokeStyle = style.getPropertyValue("--line");
+    const { height, width } = this.matrix;
+    context.drawImage(painted(this.matrix, this.scale, this.rooted, 0, this.matrix.step), place.left, place.above, place.cell * width, place.cell * height);
+    context.strokeStyle = token("line");
     context.strokeRect(place.left - 0.5, place.above - 0.5, place.cell * width + 1, place.cell * height + 1);
-    this.label(context, style);
+    this.label(context);
     this.write(context, style);
-    this.mark(context, style);
+    this.mark(context);
   }
 
   /** The numbers that are shown. */
@@ -128,10 +143,10 @@ export class HeatMap {
     return mapTable([{ ...this.matrix, y: 0, x: 0 }], this.matrix.step, "mean", rows, columns);
   }
 
-  label(context, style) {
+  label(context) {
     const { left, above, cell, rows, columns } = this.place;
     const { step } = this.matrix;
-    context.fillStyle = style.getPropertyValue("--text");
+    context.fillStyle = token("ink");
     context.textBaseline = "middle";
     const every = Math.max(1, Math.ceil((LETTERS + 1) / cell));
     context.textAlign = "right";
@@ -152,22 +167,22 @@ export class HeatMap {
   write(context, style) {
     const { left, above, cell } = this.place;
     if (cell < ROOMY || this.top >= 9.995) return;
-    context.font = `${LETTERS - 3}px ${style.fontFamily}`;
+    context.font = `${LETTERS}px ${style.fontFamily}`;
     context.textAlign = "center";
     this.matrix.values.forEach((value, place) => {
       const [row, column] = [Math.floor(place / this.matrix.width), place % this.matrix.width];
       if (Math.abs(value) < 0.005) return;
-      context.fillStyle = shade(share(value, this.top, this.rooted)).text;
-      context.fillText(value.toFixed(2).replace("0.", "."), left + (column + 0.5) * cell, above + (row + 0.5) * cell);
+      context.fillStyle = shade(share(value, this.scale, row, this.rooted)).text;
+      context.fillText(short(value).replace("0.", "."), left + (column + 0.5) * cell, above + (row + 0.5) * cell);
     });
   }
 
   /** The cell that is spoken of, and the row or column that is looked at elsewhere. */
-  mark(context, style) {
+  mark(context) {
     const { left, above, cell } = this.place;
     const { height, width, step } = this.matrix;
     const { side, place, places } = this.state.values;
-    context.strokeStyle = style.getPropertyValue("--accent");
+    context.strokeStyle = token("ink");
     context.lineWidth = 1.5;
     for (const one of places.length ? places : [place]) {
       if (side === "row") context.strokeRect(left, above + Math.floor(one / step) * cell, width * cell, cell);
@@ -220,24 +235,22 @@ export class HeatMap {
     const { step, width, exact } = this.matrix;
     const [row, column] = this.cell;
     const value = number(this.matrix.values[row * width + column], exact);
-    const { rows, columns } = this.place;
     const group = this.group();
+    const texts = this.source.scene.texts;
     const name = (labels, at, count) => {
       const last = Math.min((at + 1) * step, count) - 1;
-      return step === 1 ? `${fenced(labels[at])} (${at})` : `${fenced(labels[at * step])} … ${fenced(labels[last])} (${at * step} to ${last})`;
+      return step === 1 ? fenced(labels[at]) : `${fenced(labels[at * step])} … ${fenced(labels[last])}`;
     };
     const pooled = ofHowMany(row * step, column * step, step, group.height, group.width, "mean");
-    this.readout.textContent = `row ${name(rows, row, group.height)} → column ${name(columns, column, group.width)}: ${value}${pooled}`;
-    this.readout.dataset.value = value;
-    this.canvas.setAttribute("aria-label", `Map of ${group.title}, ${this.matrix.height} by ${width} cells. Arrow keys move; `
-      + `Enter shows the row. ${this.readout.textContent}`);
+    this.readout.textContent = `${name(texts[group.rows].labels, row, group.height)} → ${name(texts[group.columns].labels, column, group.width)}: ${value}${pooled}`;
+    Object.assign(this.readout.dataset, { value, row: row * step, column: column * step });
+    this.canvas.setAttribute("aria-label", `Matrix of ${group.title}, ${this.matrix.height} by ${width} cells: from the word of a row to that of a column. `
+      + `Arrow keys move; Enter selects the row. ${this.readout.textContent}`);
   }
 
   explain() {
-    const bar = painted(Float32Array.from({ length: 64 }, (_, step) => step), 1, 64, 63, this.rooted);
-    bar.setAttribute("aria-hidden", "true");
-    const kind = this.matrix.step === 1 ? "" : ` · each cell is the mean of up to ${this.matrix.step} × ${this.matrix.step} weights`;
-    this.legend.replaceChildren(element("span", { text: "0" }), bar, element("span", { text: `${number(this.top, this.matrix.exact)}${kind}` }));
+    const kind = this.matrix.step === 1 ? "" : `each cell is the mean of up to ${this.matrix.step} × ${this.matrix.step} weights`;
+    this.legend.replaceChildren(...legend(this.scale, number(this.top, this.matrix.exact), this.rooted), element("span", { text: kind }));
   }
 }
 

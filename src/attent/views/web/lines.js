@@ -1,21 +1,19 @@
-// Tokens with lines: what looks on the left, what is looked at on the right. Of long texts the tokens run on, shaded.
+// Both texts with links: the keys' text above, that of the queries below. Long texts are shaded, without links.
 
-import { share, shade, topOf } from "./colours.js";
-import { choice, drawn, element, moreBelow, moved, ordered, tick } from "./elements.js";
+import { isUniform, linked, scaleOf, shade, share, topOf } from "./colours.js";
+import { choice, element, moreBelow, moved, ordered } from "./elements.js";
+import { Links } from "./links.js";
 import { saving } from "./save.js";
 import { combined, MOST, selected, written } from "./selection.js";
 import { isAnotherMap, latest, NONE } from "./state.js";
 import { sketchTokens, tokenTable } from "./tokens_file.js";
-import { fenced, largest, number, visible } from "./words.js";
+import { fenced, largest, short, visible } from "./words.js";
 
-// Pixels of a token's line.
-const STEP = 24;
-// Longer texts run on, and no more than so many tokens stand on the page at a time.
-const COLUMN = 80;
+// Longer texts scroll, without links; no more than so many tokens stand on the page at a time.
+const LONG = 80;
 const WINDOW = 1000;
-// All lines are drawn of maps with so few weights; fainter lines are not.
-const ALL = 6400;
-const FAINT = 0.02;
+// Rows of a map among which the most peaked is looked for.
+const PEAKS = 64;
 // What the keys mean in a text that runs from right to left.
 const MIRRORED = { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" };
 
@@ -23,23 +21,22 @@ export class Lines {
   constructor(source, state) {
     this.source = source;
     this.state = state;
-    this.running = null;
     this.starts = { row: 0, column: 0 };
     // whether what is being chosen is chosen here
     this.choosing = false;
     this.once = latest((error) => this.fail(error));
-    // while one token is looked at, its own row or column says what is wrong
-    this.onceAll = latest((error) => { if (this.state.values.side === null) this.fail(error); });
-    this.lists = { row: list("row"), column: list("column") };
-    this.drawing = drawn("svg", { class: "lines", "aria-hidden": "true", width: 160 });
+    this.oncePeak = latest((error) => this.fail(error));
+    this.lists = { column: list("column"), row: list("row") };
+    this.said = element("h2", { class: "said" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
-    this.options = element("div", { class: "options" });
-    this.board = element("div", { class: "board" }, this.lists.row.box, this.drawing, this.lists.column.box);
-    this.more = moreBelow(this.board, this.lists.row.tokens, this.lists.column.tokens);
-    this.node = element("section", { class: "card tokens", "aria-label": "tokens" }, element("h2", { text: "Tokens" }),
-      this.options, this.readout, this.board, this.more.sign,
-      element("p", { class: "about", text: "A click or Space selects a token, Ctrl (or a finger) adds one, Shift all up to one; Escape selects none." }),
-      saving("tokens", source, state, () => sketchTokens(this), () => tokenTable(this)));
+    this.board = element("div", { class: "board" }, this.lists.column.box, this.lists.row.box);
+    this.links = new Links(this.board);
+    this.board.append(this.links.node);
+    this.node = element("section", { class: "tokens", "aria-label": "both texts" }, this.said, this.board, this.readout);
+    this.combine = choice("several words:", [["sum", "their sum"], ["mean", "their mean"]], state.values.combine, (combine) => state.set({ combine }));
+    this.further = element("div", {}, element("h3", { text: "Words" }), this.combine,
+      element("p", { class: "about", text: "A click or Space selects a word, Ctrl (or a finger) adds one, Shift all up to one; Escape selects none." }),
+      saving("texts", source, state, () => sketchTokens(this), () => tokenTable(this)));
     for (const side of ["row", "column"]) this.listen(side);
     state.follow((values, changed) => {
       if (isAnotherMap(changed)) this.open(changed.has("group"));
@@ -49,40 +46,47 @@ export class Lines {
     });
   }
 
-  /** The tokens of a group, and all lines of a head. */
+  /** The tokens of a group, and the most peaked row unless another is selected. */
   open(fresh) {
     const group = this.group();
     if (fresh) {
       this.starts = { row: 0, column: 0 };
-      this.running = Math.max(group.height, group.width) > COLUMN;
       this.anchor = null;
-      this.combine = choice("several tokens:", [["sum", "their sum"], ["mean", "their mean"]], this.state.values.combine, (combine) => this.state.set({ combine }));
-      this.options.replaceChildren(tick("running text", this.running, (ticked) => { this.running = ticked; this.write(); this.look(); }), this.combine);
       this.write();
     }
-    this.every = null;
-    if (group.height * group.width > ALL) return;
-    const { layer, head } = this.state.values;
-    const rows = Array.from({ length: group.height }, (_, query) => this.source.row(group.name, layer, head, query));
-    this.onceAll(Promise.all(rows), (found) => { this.every = found; this.look(); });
+    const { layer, head, side } = this.state.values;
+    if (side !== null || this.source.isTold?.(group)) return;
+    // of a picture, the vector in front of its patches
+    const { picture } = this.source.scene;
+    if (picture?.before && picture.text === group.rows) return this.state.set({ side: "row", place: 0 });
+    const count = Math.min(group.height, PEAKS);
+    const rows = Array.from({ length: count }, (_, which) => Math.floor((which * group.height) / count));
+    this.oncePeak(Promise.all(rows.map((row) => this.source.row(group.name, layer, head, row))), (lines) => {
+      if (this.state.values.side !== null || this.group() !== group) return;
+      const scale = scaleOf(group);
+      // a row of a single key is no choice
+      const tops = lines.map(({ values }, which) => (scale.allowed(rows[which]) > 1 ? topOf(values) : 0));
+      this.state.set({ side: "row", place: rows[tops.indexOf(Math.max(...tops))] });
+    });
   }
 
   write() {
     const group = this.group();
-    this.board.classList.toggle("running", this.running);
+    this.isLong = Math.max(group.height, group.width) > LONG;
+    this.board.classList.toggle("long", this.isLong);
     for (const [side, text] of [["row", group.rows], ["column", group.columns]]) this.fill(side, this.source.scene.texts[text], group);
-    for (const { say } of [this.more, this.lists.row.more, this.lists.column.more]) say();
+    for (const { say } of [this.lists.row.more, this.lists.column.more]) say();
   }
 
   fill(side, text, group) {
-    const { heading, before, tokens, behind } = this.lists[side];
+    const { box, before, tokens, behind } = this.lists[side];
     const start = this.starts[side];
+    box.dir = text.direction;
     const shown = text.labels.slice(start, start + WINDOW);
-    heading.textContent = side === "row" ? "what looks" : "what is looked at";
-    tokens.setAttribute("aria-label", `${side === "row" ? "what looks" : "what is looked at"}: ${group[`${side}s`]}`);
+    tokens.setAttribute("aria-label", `${side === "row" ? "from" : "to"}: ${group[`${side}s`]}`);
     tokens.replaceChildren(...shown.map((label, place) => element("li", {
       role: "option", "data-place": start + place, tabindex: place === 0 ? 0 : -1, "aria-selected": "false",
-    }, element("bdi", { text: visible(label) }), element("span", { class: "weight" }))));
+    }, element("bdi", { text: visible(label) }))));
     ordered(tokens, shown, text.direction);
     before.hidden = start === 0;
     behind.hidden = start + WINDOW >= text.labels.length;
@@ -119,7 +123,7 @@ export class Lines {
         this.select(side, from, "toggle");
         return;
       }
-      const key = this.running && tokens.dir === "rtl" ? MIRRORED[event.key] ?? event.key : event.key;
+      const key = tokens.dir === "rtl" ? MIRRORED[event.key] ?? event.key : event.key;
       const next = moved(key, place(event) - this.starts[side], count);
       if (next === undefined) return;
       event.preventDefault();
@@ -154,7 +158,7 @@ export class Lines {
       this.write();
     }
     const { tokens } = this.lists[side];
-    const box = this.running ? tokens : this.board;
+    const box = tokens;
     const [seen, here] = [box, tokens.children[place - start]].map((node) => node.getBoundingClientRect());
     // with a line to spare, since a heading may lie over the first
     if (here.top < seen.top + here.height || here.bottom > seen.bottom - here.height) {
@@ -162,102 +166,85 @@ export class Lines {
     }
   }
 
-  /** Look at a row or a column, or at all. */
+  /** Look at a row or a column, or at nothing. */
   look() {
     const { group, layer, head, side, place, places } = this.state.values;
-    if (side === null) {
-      this.once(Promise.resolve(null), () => { this.mark(null); this.say(); this.drawAll(); });
-      return;
-    }
-    const found = places.length ? combined(this.source, this.state.values) : this.source[side](group, layer, head, place);
-    this.once(Promise.resolve(found), (line) => { this.mark(line); this.say(line); this.drawOne(line); });
+    const found = side === null ? null : places.length ? combined(this.source, this.state.values) : this.source[side](group, layer, head, place);
+    this.once(Promise.resolve(found), (line) => { this.mark(line); this.say(line); });
   }
 
   /** Say what is wrong, with nothing left of what was looked at before. */
   fail(error) {
     this.mark(null);
-    this.draw([]);
+    this.said.textContent = "";
     this.readout.textContent = error.message;
   }
 
-  /** Shade what is looked at, or what looks. */
+  /** Select what is looked at, shade the other text by its weights, and link both. */
   mark(line) {
     const { side, place, places } = this.state.values;
     const many = new Set(places);
     this.line = line;
-    const top = line ? topOf(line.values) : 0;
+    const scale = scaleOf(this.group(), line ? topOf(line.values) : 1);
     for (const each of ["row", "column"]) {
       const other = line && side !== each;
-      for (const token of this.lists[each].tokens.children) {
-        const here = Number(token.dataset.place);
-        const value = other ? line.values[here] : NaN;
+      for (const item of this.lists[each].tokens.children) {
+        const here = Number(item.dataset.place);
         const chosen = Boolean(line) && side === each && (many.size ? many.has(here) : here === place);
-        token.setAttribute("aria-selected", String(chosen));
-        token.classList.toggle("picked", chosen && many.size > 0);
-        if (line && side === each && here === place) token.tabIndex = 0;
-        else if (side === each && line) token.tabIndex = -1;
-        const part = share(value, Math.max(top, 1e-9), this.running);
-        const colour = other && part > 0.01 ? shade(part) : null;
-        token.style.background = colour ? colour.background : "";
-        token.style.color = colour ? colour.text : "";
-        token.lastChild.textContent = other && part >= FAINT ? number(value, line.exact) : "";
+        item.setAttribute("aria-selected", String(chosen));
+        if (line && side === each) item.tabIndex = here === place ? 0 : -1;
+        const part = other ? share(line.values[here], scale, side === "row" ? place : here) : 0;
+        const colour = part > 0.01 ? shade(part) : null;
+        item.style.background = colour ? colour.background : "";
+        item.style.color = colour ? colour.text : "";
       }
       this.reachable(each);
     }
+    this.links.draw(line && !this.isLong ? (line.lines ?? [line]).flatMap((one, which) => this.linksOf(one, places[which] ?? place, scale)) : []);
+  }
+
+  /** Links of the row or column of one token. */
+  linksOf({ values }, place, scale) {
+    const { side } = this.state.values;
+    const [mine, theirs] = side === "row" ? ["row", "column"] : ["column", "row"];
+    const item = (which, at) => this.lists[which].tokens.children[at - this.starts[which]];
+    const most = scale.ends[1] === null ? topOf(values) : 1;
+    return linked(values, scale, side, place).map((other) => {
+      const ends = { [mine]: item(mine, place), [theirs]: item(theirs, other) };
+      return [ends.column, ends.row, Math.abs(values[other]) / most];
+    });
   }
 
   /** Whatever is marked, a list can be reached with the Tab key. */
   reachable(side) {
     const tokens = [...this.lists[side].tokens.children];
-    if (tokens.length && !tokens.some((token) => token.tabIndex === 0)) tokens[0].tabIndex = 0;
+    if (tokens.length && !tokens.some((item) => item.tabIndex === 0)) tokens[0].tabIndex = 0;
   }
 
   say(line) {
     const group = this.group();
     if (!line) {
-      this.readout.textContent = "Point at a token, or move to it with Tab and the arrow keys.";
+      this.said.textContent = this.state.values.side === null ? "No word is selected" : "";
+      this.readout.textContent = "Point at a word, or move to it with Tab and the arrow keys.";
       return;
     }
     const { side, place, places, combine } = this.state.values;
     const [mine, theirs] = side === "row" ? [group.rows, group.columns] : [group.columns, group.rows];
     const labels = this.source.scene.texts[theirs].labels;
-    const most = largest(line.values, 5).map((other) => `${fenced(labels[other])} ${number(line.values[other], line.exact)}`);
-    const subject = `${fenced(this.source.scene.texts[mine].labels[place])} (${side} ${place})`;
-    const back = group.causal ? " back" : "";
-    const verb = side === "row" ? `looks${back} at` : `is looked${back} at by`;
+    const name = visible(this.source.scene.texts[mine].labels[place]);
+    const isWriting = side === "row" && group.about.startsWith("the token being written");
+    const several = `${places.length} words (${written(places, " to ", ", ")}${places.length === MOST ? ", no more at a time" : ""})`;
+    this.said.replaceChildren(isWriting ? "while writing " : side === "row" ? "from " : "to ",
+      places.length > 1 ? `${several}, their ${combine}` : element("bdi", { text: name }));
+    const allowed = scaleOf(group).allowed(place);
+    if (side === "row" && places.length < 2 && scaleOf(group).ends[1] !== null && isUniform(line.values, allowed)) {
+      this.readout.textContent = `nearly uniform: about 1/${allowed} each`;
+      return;
+    }
+    const most = largest(line.values, 5).map((other) => `${fenced(labels[other])} ${short(line.values[other])}`);
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
     const note = line.note ? ` (${line.note})` : "";
-    const several = `${places.length} tokens (${side}s ${written(places, " to ", ", ")}${places.length === MOST ? ", no more at a time" : ""})`;
-    const verbs = side === "row" ? `look${back} at` : `are looked${back} at by`;
-    const who = places.length > 1 ? `${several} ${verbs}, the ${combine}` : `${subject} ${verb}`;
-    this.readout.textContent = `${who}: ${most.join(" · ") || "nothing"}${known}${note}`;
-  }
-
-  drawAll() {
-    const lines = [];
-    this.every?.forEach((line, query) => line.values.forEach((value, key) => lines.push([query, key, value])));
-    this.draw(lines);
-  }
-
-  drawOne(line) {
-    const { side, place, places } = this.state.values;
-    const from = (one, { values }) => Array.from(values, (value, other) => (side === "row" ? [one, other, value] : [other, one, value]));
-    this.draw(line.lines ? places.flatMap((one, which) => from(one, line.lines[which])) : from(place, line));
-  }
-
-  draw(lines) {
-    const group = this.group();
-    const height = Math.max(...[group.height, group.width].map((count) => Math.min(count, WINDOW))) * STEP;
-    this.drawing.setAttribute("height", height);
-    this.drawing.setAttribute("viewBox", `0 0 100 ${height}`);
-    this.drawing.setAttribute("preserveAspectRatio", "none");
-    if (this.running) return this.drawing.replaceChildren();
-    const top = lines.reduce((most, [, , value]) => Math.max(most, Math.abs(value) || 0), 0);
-    const seen = lines.filter(([, , value]) => share(value, top) >= FAINT);
-    this.drawing.replaceChildren(...seen.map(([query, key, value]) => drawn("line", {
-      x1: 0, x2: 100, y1: (query - this.starts.row + 0.5) * STEP, y2: (key - this.starts.column + 0.5) * STEP,
-      "stroke-opacity": share(value, top).toFixed(3), "vector-effect": "non-scaling-stroke",
-    })));
+    this.readout.textContent = `${side === "row" ? "to" : "from"} ${most.join(" · ") || "nothing"}${known}${note}`;
   }
 }
 
@@ -270,10 +257,10 @@ function went(event) {
 }
 
 function list(side) {
-  const heading = element("h3");
   const before = element("button", { type: "button", text: `the ${WINDOW} before`, hidden: true });
   const behind = element("button", { type: "button", text: `the next ${WINDOW}`, hidden: true });
   const tokens = element("ul", { role: "listbox", "aria-multiselectable": "true", class: `list ${side}s` });
   const more = moreBelow(tokens, tokens);
-  return { box: element("div", { class: `side ${side}` }, heading, before, tokens, more.sign, behind), heading, before, tokens, behind, more };
+  const name = element("h3", { text: side === "row" ? "from" : "to" });
+  return { box: element("div", { class: `side ${side}` }, name, before, tokens, more.sign, behind), before, tokens, behind, more };
 }

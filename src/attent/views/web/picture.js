@@ -1,16 +1,14 @@
-// A picture whose patches are tokens: how a patch, the vector in front or a word looks at the patches, over the picture.
+// A picture whose patches are tokens: the weights of a row over the picture, which stays recognisable below.
 
-import { share } from "./colours.js";
+import { legend, linked, scaleOf, share, token, topOf } from "./colours.js";
 import { element, moved } from "./elements.js";
 import { combined } from "./selection.js";
 import { latest } from "./state.js";
-import { number, visible } from "./words.js";
+import { short, visible } from "./words.js";
 
-// Pixels of the picture's longer side, and the colour that is laid over it: orange, which all tell from grey. Black and white beneath it
-// are brought to greys, since it is dim over black.
-const SIDE = 320;
-const OVER = [255, 90, 0];
-const GREYS = [90, 205];
+// Pixels of the picture's longer side, and how opaque the overlay is at most.
+const SIDE = 400;
+const OPAQUE = 0.6;
 
 export class Picture {
   constructor(source, state) {
@@ -21,11 +19,11 @@ export class Picture {
     this.front = element("div", { class: "options" });
     this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "picture" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
-    this.node = element("section", { class: "card picture", "aria-label": "picture" }, element("h2", { text: "Picture" }),
-      this.front, this.readout, this.canvas);
+    this.legend = element("div", { class: "legend" });
+    this.node = element("section", { class: "picture", "aria-label": "picture" }, this.canvas, this.legend, this.readout, this.front);
     const labels = source.scene.texts[this.about.text].labels;
     for (let place = 0; place < this.about.before; place += 1) {
-      this.front.append(element("button", { type: "button", text: `how ${visible(labels[place])} looks`, on: { click: () => this.look(place) } }));
+      this.front.append(element("button", { type: "button", text: `from ${visible(labels[place])}`, on: { click: () => this.look(place) } }));
     }
     this.listen();
     this.once(source.pixels(), (bytes) => {
@@ -43,12 +41,12 @@ export class Picture {
     this.state.set({ side: "row", place });
   }
 
-  /** Choose a patch: how it looks, or which words look at it if the rows are words. */
+  /** Select a patch: its own row, or the words whose weights it has, if the rows are words. */
   choose(place) {
     this.state.set({ side: this.group().rows === this.about.text ? "row" : "column", place });
   }
 
-  /** Fetch how the chosen place looks; unless one is chosen, the vector in front, or the word that was shown. */
+  /** Fetch the weights of the selected row; unless one is selected, those of the vector in front, or of the word that was shown. */
   open() {
     const group = this.group();
     this.node.hidden = group.columns !== this.about.text;
@@ -58,7 +56,7 @@ export class Picture {
     this.isPatch = group.rows === this.about.text;
     this.place = Math.min(side === "row" ? place : this.isPatch ? 0 : this.place ?? 0, rows.length - 1);
     const several = side === "row" && places.length > 1;
-    this.name = several ? `the ${this.state.values.combine} of ${places.length} tokens` : visible(rows[this.place]);
+    this.name = several ? `the ${this.state.values.combine} of ${places.length} words` : visible(rows[this.place]);
     this.once(several ? combined(this.source, this.state.values) : this.source.row(group.name, layer, head, this.place), (line) => { this.line = line; this.draw(); });
   }
 
@@ -68,9 +66,8 @@ export class Picture {
     [canvas.height, canvas.width] = [height, width];
     const context = canvas.getContext("2d");
     const image = context.createImageData(width, height);
-    const [black, white] = GREYS;
     for (let pixel = 0; pixel < height * width; pixel += 1) {
-      image.data.set(this.bytes.subarray(3 * pixel, 3 * pixel + 3).map((value) => black + (value * (white - black)) / 255), 4 * pixel);
+      image.data.set(this.bytes.subarray(3 * pixel, 3 * pixel + 3), 4 * pixel);
       image.data[4 * pixel + 3] = 255;
     }
     context.putImageData(image, 0, 0);
@@ -79,36 +76,39 @@ export class Picture {
 
   draw() {
     const { height, width, grid: [down, across], before } = this.about;
-    const scale = Math.min(SIDE, Math.max(this.node.clientWidth - 34, 120)) / Math.max(height, width);
-    [this.canvas.width, this.canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
+    const longer = Math.min(SIDE, Math.max(this.node.clientWidth, 120)) / Math.max(height, width);
+    [this.canvas.width, this.canvas.height] = [Math.round(width * longer), Math.round(height * longer)];
     const context = this.canvas.getContext("2d");
     context.imageSmoothingEnabled = false;
     context.drawImage(this.shown, 0, 0, this.canvas.width, this.canvas.height);
     const [tall, wide] = [this.canvas.height / down, this.canvas.width / across];
     const patches = this.line.values.subarray(before);
-    const top = patches.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0);
+    const top = topOf(patches);
+    const scale = scaleOf(this.group(), top, true);
+    context.fillStyle = token("weight");
     patches.forEach((value, patch) => {
-      const [row, column] = [Math.floor(patch / across), patch % across];
-      context.fillStyle = `rgba(${OVER.join(",")},${(0.85 * share(value, top)).toFixed(3)})`;
-      context.fillRect(column * wide, row * tall, wide, tall);
+      context.globalAlpha = OPAQUE * share(value, scale, this.place);
+      context.fillRect((patch % across) * wide, Math.floor(patch / across) * tall, wide, tall);
     });
-    this.grid(context, down, across, tall, wide);
+    context.globalAlpha = 1;
+    this.frame(context, across, tall, wide);
     const total = patches.reduce((sum, value) => sum + (value || 0), 0);
-    this.readout.textContent = `${this.name} has ${number(total)} of its weight on the patches, ${number(top, this.line.exact)} on one at most`;
+    const [strongest] = linked(patches, scale, "row", this.place);
+    const where = strongest === undefined ? "; no patch stands out" : `; most in row ${Math.floor(strongest / across) + 1}, column ${(strongest % across) + 1}: ${short(patches[strongest])}`;
+    this.readout.textContent = `${this.name}: ${short(total)} on the picture${where}`;
+    this.legend.replaceChildren(...legend(scale, short(top)));
     this.canvas.setAttribute("aria-label", `Picture with ${down} by ${across} patches. Arrow keys choose a patch. ${this.readout.textContent}`);
   }
 
-  grid(context, down, across, tall, wide) {
-    context.strokeStyle = "rgba(128,128,128,0.5)";
-    context.lineWidth = 1;
-    for (let row = 1; row < down; row += 1) context.strokeRect(-1, Math.round(row * tall) + 0.5, this.canvas.width + 2, 0);
-    for (let column = 1; column < across; column += 1) context.strokeRect(Math.round(column * wide) + 0.5, -1, 0, this.canvas.height + 2);
+  /** Frame the patch that is selected. */
+  frame(context, across, tall, wide) {
     const { side, place } = this.state.values;
-    const patch = (this.isPatch ? this.place : side === "column" ? place : -1) - this.about.before;
+    const patch = (side === "row" && !this.isPatch ? -1 : place ?? -1) - this.about.before;
     if (patch < 0) return;
-    context.strokeStyle = "#1f77b4";
-    context.lineWidth = 3;
-    context.strokeRect((patch % across) * wide, Math.floor(patch / across) * tall, wide, tall);
+    for (const [colour, thick] of [["paper", 5], ["ink", 2]]) {
+      Object.assign(context, { strokeStyle: token(colour), lineWidth: thick });
+      context.strokeRect((patch % across) * wide, Math.floor(patch / across) * tall, wide, tall);
+    }
   }
 
   listen() {

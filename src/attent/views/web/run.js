@@ -1,18 +1,21 @@
-// One run: what it makes of a text, as it makes it, and where it looked.
+// One run: what it makes of a text, as it makes it, and the weights while it writes each token.
 
-import { shade, share, topOf } from "./colours.js";
+import { isUniform, linked, scaleOf, shade, share, topOf } from "./colours.js";
 import { element, ordered } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
+import { Links } from "./links.js";
 import { isAnotherMap, latest } from "./state.js";
 import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
-import { direction, number, visible } from "./words.js";
+import { direction, fenced, largest, short, visible } from "./words.js";
 
-// Where tokens come from one by one, what they are called together, and the group of maps whose last row shades what is read.
+// Where tokens come from one by one, what they are called together, and the group of maps that is shown between both texts.
 const STREAMS = {
   translate: { path: "/api/translate", name: "translation", group: "cross" },
   "text-generation": { path: "/api/generate", name: "continuation", group: "self" },
 };
+// Tokens of a text that are shown.
+const MOST = 400;
 
 const EMPTY = {
   translate: "Type a text to translate.", "text-generation": "Type how a text begins.",
@@ -20,32 +23,35 @@ const EMPTY = {
 };
 
 export class Run {
-  constructor(server, which, about) {
+  constructor(server, which, about, isOne) {
     this.server = server;
     this.which = which;
     this.about = about;
     this.asked = null;
     // the number of the scene of what is written; null until it is whole
     this.scene = null;
+    this.stream = STREAMS[about.task];
+    this.writes = Boolean(this.stream);
     this.status = element("p", { class: "status", role: "status" });
     this.stop = element("button", { type: "button", text: "stop", hidden: true, on: { click: () => { this.request?.abort(); this.stop.hidden = true; this.say("Stopped."); } } });
-    this.read = element("ol", { class: "pieces read", "aria-label": "what is read, shaded by where a token that was written looks" });
-    // whose looks shade what is read, and how tokens of the answer are told apart from those of one before
-    this.shadedBy = element("p", { class: "hint shaded", "aria-live": "polite" });
-    this.note = element("p", { class: "hint note", role: "status" });
-    // the place of that token
-    this.place = 0;
+    this.said = element("h2", { class: "said" });
+    this.read = element("ol", { class: "pieces read", "aria-label": "the text" });
+    this.readout = element("output", { class: "readout", "aria-live": "polite" });
+    // the token of the answer whose weights are shown, and the one that is selected
+    [this.place, this.chosen] = [0, null];
     this.latest = latest(() => {});
-    this.written = new Hypothesis(STREAMS[about.task]?.name, (prefix, more) => this.ask({ ...this.asked, prefix, more }), (place) => this.point(place));
+    this.written = new Hypothesis(this.stream?.name, (prefix, more) => this.ask({ ...this.asked, prefix, more }), (place, how) => this.point(place, how));
+    this.board = element("div", { class: "board" }, this.read, this.written.list);
+    this.links = new Links(this.board);
+    this.board.append(this.links.node);
     this.found = element("div", { class: "guesses" });
-    this.root = element("div");
-    this.writes = about.task in STREAMS;
-    this.answer = element("div", {}, ...(this.writes ? [this.read, this.shadedBy, this.written.node] : [this.found]));
-    const stop = this.writes ? [this.stop] : [];
+    this.root = element("div", { class: "view" });
+    this.answer = element("div", { class: "answer" }, ...(this.writes ? [this.said, this.board, this.readout, this.written.menu] : [this.found]));
     this.node = element("section", { class: "run", "aria-label": about.name },
-      element("section", { class: "card" }, element("h2", {}, element("bdi", { text: about.name })), this.status, ...stop, this.note, this.answer), this.root);
+      ...(isOne ? [] : [element("h2", {}, element("bdi", { text: about.name }))]),
+      element("div", { class: "line" }, this.status, ...(this.writes ? [this.stop] : [])), this.answer, this.root);
     this.switches = new Switches(() => { if (this.asked) this.ask(this.asked); });
-    this.viewed = new Viewed(server, this.root, which, this.switches);
+    this.viewed = new Viewed(server, this.root, which, this.switches, (group) => this.writes && group.base === this.stream.group);
   }
 
   /** Ask for another text, or for the same with another beginning; what was asked before is not waited for. */
@@ -55,8 +61,7 @@ export class Run {
     this.request?.abort();
     const { signal } = (this.request = new AbortController());
     if (!this.about.examples && !asked.text.trim()) return this.clear();
-    this.say("…");
-    this.note.textContent = "";
+    this.say("updating …");
     // until the answer is there, what is shown is of the question before
     this.former(this.answer, this.root);
     try {
@@ -64,8 +69,8 @@ export class Run {
       if (!signal.aborted) await this.see(scene);
     } catch (error) {
       if (signal.aborted) return;
+      this.clear();
       this.say(error.message, true);
-      if (this.viewed.source) this.note.textContent = "What is pale is of the question before.";
     } finally {
       // a question that came after it may be stopped still
       if (this.request.signal === signal) this.stop.hidden = true;
@@ -77,21 +82,30 @@ export class Run {
     for (const part of [this.answer, this.root]) part.classList.toggle("former", parts.includes(part));
   }
 
-  /** Show the maps of what is asked. */
+  /** Show the maps of what is asked, and of a whole answer the most peaked token, unless another is selected. */
   async see(scene) {
     const { request } = this;
     await this.viewed.open(scene);
     if (request !== this.request || !this.viewed.source) return;
     this.former();
-    const focused = [...this.written.list.children].findIndex((item) => item.contains(document.activeElement));
-    if (focused >= 0) this.place = focused;
-    this.viewed.state.follow((values, changed) => { if (isAnotherMap(changed)) this.shadeBy(this.place); });
+    if (!this.writes) return;
+    if (scene === this.scene && this.chosen === null && this.written.steps.length) {
+      const tops = this.written.steps.map(({ weights }) => (weights?.length > 1 ? topOf(weights) : 0));
+      this.chosen = this.place = tops.indexOf(Math.max(...tops));
+    }
+    this.viewed.state.follow(({ group, side, place }, changed) => {
+      const shown = this.viewed.source?.scene.groups.find((one) => one.name === group);
+      const chosen = side === "row" && changed.has("place") && !this.isPointing ? this.placeOf(shown, place) : null;
+      if (chosen !== null) this.chosen = this.place = chosen;
+      if (isAnotherMap(changed) || chosen !== null) this.shadeBy(this.place);
+    });
   }
 
   /** Show nothing of a text that is there no more, and say what to type. */
   clear() {
     this.former();
-    for (const part of [this.read, this.found, this.shadedBy, this.note]) part.replaceChildren();
+    for (const part of [this.read, this.found, this.said, this.readout]) part.replaceChildren();
+    this.links.draw([]);
     this.written.begin();
     this.stop.hidden = true;
     this.viewed.clear();
@@ -111,9 +125,10 @@ export class Run {
         this.unknown = event.unknown;
         this.stop.hidden = false;
         this.former(this.root);
-        this.shade(null);
-        this.shadedBy.replaceChildren();
         this.written.begin();
+        this.chosen = null;
+        this.shade(null);
+        for (const part of [this.said, this.readout]) part.replaceChildren();
       } else if (event.kind === "token") {
         this.written.add(event);
         this.say("writing …");
@@ -147,22 +162,41 @@ export class Run {
     return found.scene;
   }
 
-  /** Shade what is read by where a token that was written looks: in the map that is shown, or where it has none, as it was written. */
+  /** Show the weights while a token was written: of the map that is shown, or where it has none, as it was written. */
   shadeBy(place) {
     this.place = place;
     const step = this.written.steps[place];
     if (!step) return;
     const { source, state } = this.viewed;
     const group = source?.number === this.scene && source.scene.groups.find((one) => one.name === state.values.group);
-    const row = this.rowOf(group, place);
-    const isShown = group && group.base === STREAMS[this.about.task].group && row !== null;
-    const weights = isShown ? source.row(group.name, state.values.layer, state.values.head, row).then(({ values }) => values.slice(0, this.source.length)) : Promise.resolve(step.weights);
+    const row = group ? this.rowOf(group, place) : null;
+    const isShown = group && group.base === this.stream.group && row !== null;
+    const weights = isShown ? source.row(group.name, state.values.layer, state.values.head, row).then(({ values }) => values) : Promise.resolve(step.weights);
     this.latest(weights, (found) => {
       // another text may have come meanwhile
-      if (this.written.steps[place] !== step) return;
-      this.shade(found);
-      this.shadedBy.replaceChildren(...(found ? ["Shaded by where ", element("bdi", { text: visible(step.said.piece) }), " looks."] : []));
+      if (this.written.steps[place] === step) this.show(place, found, isShown ? scaleOf(group, found ? topOf(found) : 1) : null);
     });
+  }
+
+  show(place, weights, known) {
+    const step = this.written.steps[place];
+    const width = weights?.length ?? 1;
+    const scale = known ?? scaleOf({ measure: "weights", distribution: true, height: 1, width });
+    const row = known && width > this.source.length ? this.source.length + place : place;
+    this.shade(weights, scale, row);
+    this.written.select(place);
+    const items = [this.read.children, this.written.list.children];
+    const at = (other) => (other < this.source.length ? items[0][other] : items[1][other - this.source.length]);
+    const own = this.written.list.children[place];
+    const isPlain = weights && this.source.length <= MOST;
+    this.links.draw(isPlain ? linked(weights, scale, "row", row).filter((other) => other < this.source.length).map((other) => [at(other), own, Math.abs(weights[other]) / (scale.ends[1] === null ? topOf(weights) : 1)]) : []);
+    this.said.replaceChildren("while writing ", element("bdi", { text: visible(step.said.piece) }));
+    if (!weights) this.readout.textContent = "";
+    else if (scale.ends[1] !== null && isUniform(weights, scale.allowed(row))) this.readout.textContent = `nearly uniform: about 1/${scale.allowed(row)} each`;
+    else {
+      const labels = [...this.source, ...this.written.steps.map(({ said }) => said.piece)];
+      this.readout.textContent = `to ${largest(weights, 5).map((other) => `${fenced(labels[other])} ${short(weights[other])}`).join(" · ")}`;
+    }
   }
 
   /** The row of a group that is about a token that was written: behind those of the tokens read, where both are one text; null if it has none. */
@@ -171,37 +205,47 @@ export class Run {
     return group && ["target", "tokens"].includes(group.rows) && row < group.height ? row : null;
   }
 
-  /** The tokens that are read, each by its share of a step's weights. */
-  shade(weights) {
-    const most = 400;
-    const top = weights ? topOf(weights) : 0;
-    const pieces = this.source.slice(0, most).map((label, place) => {
-      const piece = element("li", {}, element("bdi", { text: visible(label) }));
-      if (top) {
-        const colour = shade(share(weights[place], top));
-        piece.style.background = colour.background;
-        piece.style.color = colour.text;
-        piece.title = number(weights[place]);
-      }
-      return piece;
-    });
-    this.read.replaceChildren(...pieces);
-    ordered(this.read, this.source.slice(0, most), direction(this.source));
-    const more = this.source.length - most;
-    if (more <= 0) return;
-    const rest = element("li", { dir: "ltr", text: `… and ${more.toLocaleString("en")} more` });
-    rest.style.order = String(most);
-    this.read.append(rest);
+  /** The token that was written of which a row of a group is; null if there is none. */
+  placeOf(group, row) {
+    const place = group?.rows === "tokens" ? row - this.source.length : row;
+    return group?.base === this.stream.group && this.viewed.source.number === this.scene && place >= 0 && place < this.written.steps.length ? place : null;
   }
 
-  /** Show where a token that was written looked. */
-  point(place) {
-    this.shadeBy(place);
+  /** Both texts, each token by its share of a step's weights. */
+  shade(weights, scale, row) {
+    const paint = (item, value) => {
+      const part = weights && scale ? share(value, scale, row) : 0;
+      const colour = part > 0.01 ? shade(part) : { background: "", text: "" };
+      [item.style.background, item.style.color] = [colour.background, colour.text];
+      item.title = weights && value > 0 ? short(value) : "";
+    };
+    if (this.shaded !== this.source || !this.read.children.length) {
+      this.shaded = this.source;
+      const shown = this.source.slice(0, MOST);
+      this.read.replaceChildren(...shown.map((label) => element("li", {}, element("bdi", { text: visible(label) }))));
+      ordered(this.read, shown, direction(this.source));
+      const more = this.source.length - MOST;
+      if (more > 0) this.read.append(element("li", { class: "rest", dir: "ltr", style: `order:${MOST}`, text: `… and ${more.toLocaleString("en")} more` }));
+    }
+    [...this.read.children].slice(0, MOST).forEach((item, place) => paint(item, weights?.[place] ?? 0));
+    [...this.written.list.children].forEach((item, place) => paint(item, weights?.[this.source.length + place] ?? 0));
+  }
+
+  /** Show the weights of a token that is pointed at ("over"), of one that is selected, or again those of the selected one (null). */
+  point(place, how) {
+    if (how === "over" && this.written.isOpen) return;
+    if (how === "choose") this.chosen = place;
+    const shown = place ?? this.chosen;
+    if (shown === null) return;
+    this.shadeBy(shown);
     const { source, state } = this.viewed;
     // what is selected stays while others are passed over
     if (!source || source.number !== this.scene || state.values.places.length) return;
-    const row = this.rowOf(source.scene.groups.find((one) => one.name === state.values.group), place);
-    if (row !== null) state.set({ side: "row", place: row });
+    const row = this.rowOf(source.scene.groups.find((one) => one.name === state.values.group), shown);
+    if (row === null) return;
+    this.isPointing = true;
+    state.set({ side: "row", place: row });
+    this.isPointing = false;
   }
 
   /** How many heads are switched off, if any are. */

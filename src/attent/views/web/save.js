@@ -1,5 +1,6 @@
 // What is shown, as files: a picture as SVG or PNG, and its numbers as CSV. They are made on the page; nothing is asked of anyone.
 
+import { token } from "./colours.js";
 import { drawn, element } from "./elements.js";
 import { written } from "./selection.js";
 import { SvgContext } from "./svg_context.js";
@@ -38,7 +39,7 @@ export function saving(part, source, state, picture, table) {
 /** A drawing as an element of SVG, on the ground of the cards. */
 export function sketched(width, height, draw) {
   const context = new SvgContext(Math.ceil(width), Math.ceil(height));
-  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--card");
+  context.fillStyle = token("paper");
   context.fillRect(0, 0, Math.ceil(width), Math.ceil(height));
   draw(context);
   return context.root;

@@ -1,50 +1,46 @@
-// Tokens and lines as a picture, and the numbers at them: all that the lists hold, not only what of them is in sight.
+// Both texts and their links as a picture, and the numbers at them: all that the lists hold, not only what of them is in sight.
 
-import { label, mapTable, sketched } from "./save.js";
+import { token } from "./colours.js";
+import { drawn } from "./elements.js";
+import { label, sketched } from "./save.js";
 import { written } from "./selection.js";
 import { trimmed } from "./words.js";
 
-const HEADING = 20;
+const HEADING = 24;
 
-/** An element of SVG with every token where it stands on the page. */
-export function sketchTokens({ board, lists, drawing, running }) {
-  const sides = ["row", "column"].map((side) => lists[side]);
+/** An element of SVG with every token where it stands on the page, and the links. */
+export function sketchTokens({ board, lists, links, said, isLong }) {
   const ground = board.getBoundingClientRect();
-  const colour = (name) => getComputedStyle(board).getPropertyValue(name);
-  // where each list begins in the picture; lists that run on scroll by themselves, and stand one below the other
-  const heights = sides.map(({ tokens }) => tokens.scrollHeight);
-  const tops = [HEADING, running ? 2 * HEADING + heights[0] : HEADING];
-  return sketched(ground.width, Math.max(tops[0] + heights[0], tops[1] + heights[1]) + 4, (context) => {
-    const offsets = sides.map(({ tokens, heading }, which) => {
-      const box = tokens.getBoundingClientRect();
-      const offset = [-ground.left, tops[which] - box.top + (running ? tokens.scrollTop : 0)];
-      const range = document.createRange();
-      range.selectNodeContents(heading);
-      write(context, heading, range.getBoundingClientRect().left + offset[0], tops[which] - HEADING / 2, box.width);
-      for (const token of tokens.children) drawToken(context, token, offset, colour("--accent"));
-      return offset;
+  const boxes = ["column", "row"].map((side) => lists[side].tokens.getBoundingClientRect());
+  // long texts scroll by themselves: of these, the second one begins where the first ends
+  const grown = lists.column.tokens.scrollHeight - boxes[0].height;
+  const downs = [HEADING - ground.top, HEADING - ground.top + grown];
+  const high = downs[1] + boxes[1].top + lists.row.tokens.scrollHeight + 4;
+  return sketched(ground.width, high, (context) => {
+    write(context, said, 0, HEADING / 2, ground.width);
+    ["column", "row"].forEach((side, which) => {
+      const { tokens } = lists[side];
+      const offset = [-ground.left, downs[which] + tokens.scrollTop];
+      for (const item of tokens.children) drawToken(context, item, offset);
     });
-    if (running) return;
-    const box = drawing.getBoundingClientRect();
-    Object.assign(context, { strokeStyle: colour("--lines"), lineWidth: 2 });
-    for (const line of drawing.children) {
-      const [y1, y2, opacity] = ["y1", "y2", "stroke-opacity"].map((name) => Number(line.getAttribute(name)));
-      context.line(box.left + offsets[0][0], HEADING + y1, box.right + offsets[0][0], HEADING + y2, opacity);
-    }
+    if (isLong) return;
+    const moved = drawn("g", { transform: `translate(0 ${HEADING})`, stroke: token("weight"), fill: "none", "stroke-linecap": "round", "stroke-opacity": 0.75 });
+    moved.append(...[...links.node.children].map((path) => path.cloneNode()));
+    context.group.append(moved);
   });
 }
 
-function drawToken(context, token, [right, down], accent) {
-  const box = token.getBoundingClientRect();
-  if (token.style.background) {
-    context.fillStyle = token.style.backgroundColor;
+function drawToken(context, item, [right, down]) {
+  const box = item.getBoundingClientRect();
+  if (item.style.background) {
+    context.fillStyle = item.style.backgroundColor;
     context.fillRect(box.left + right, box.top + down, box.width, box.height);
   }
-  if (token.getAttribute("aria-selected") === "true") {
-    Object.assign(context, { strokeStyle: accent, lineWidth: 2 });
+  if (item.getAttribute("aria-selected") === "true") {
+    Object.assign(context, { strokeStyle: token("ink"), lineWidth: 2 });
     context.strokeRect(box.left + right + 1, box.top + down + 1, box.width - 2, box.height - 2);
   }
-  for (const part of token.children) {
+  for (const part of item.children) {
     const inner = part.getBoundingClientRect();
     if (part.textContent && inner.width) write(context, part, inner.left + right, (inner.top + inner.bottom) / 2 + down, inner.width);
   }
@@ -56,15 +52,12 @@ function write(context, node, x, y, room) {
   context.fillText(trimmed(context, node.textContent, room + 2), x, y);
 }
 
-/** The numbers at the tokens as rows of fields: of what is chosen, or of all lines. */
+/** The numbers at the tokens of what is chosen, as rows of fields. */
 export function tokenTable(lines) {
   const group = lines.group();
   const [rows, columns] = [group.rows, group.columns].map((name) => lines.source.scene.texts[name].labels);
   const { side, place, places, combine } = lines.state.values;
-  if (side === null || !lines.line) {
-    if (!lines.every) throw new Error("no token is chosen");
-    return mapTable(lines.every.map(({ values }, y) => ({ values, width: values.length, y, x: 0 })), 1, "", rows, columns);
-  }
+  if (side === null || !lines.line) throw new Error("no word is selected");
   const [theirs, labels] = side === "row" ? ["column", columns] : ["row", rows];
   const chosen = `${side} ${written(places.length ? places : [place])}`;
   const header = [theirs, `${theirs}_token`, places.length > 1 ? `${combine} of ${side}s ${written(places)}` : `weight of ${chosen}`];

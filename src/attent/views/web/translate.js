@@ -1,7 +1,7 @@
 // The page of a translation server: what is typed is translated as it is typed.
 
 import { Connection } from "./connection.js";
-import { element, tick } from "./elements.js";
+import { element, mark, tick } from "./elements.js";
 import { WordLinks } from "./word_links.js";
 
 // Milliseconds without a key after which the text is translated.
@@ -39,7 +39,7 @@ class Translator {
     fill(this.source, sources, languages.length > 1 ? AUTO : languages[0].code);
     this.fillTargets(settings.language.target.code);
     this.nodes = [
-      element("h1", { text: "Translate" }),
+      element("header", { class: "head" }, mark("./"), element("h1", { text: "Translate" })),
       element("div", { class: "languages" }, this.source, this.swap, this.target),
       element("div", { class: "pair" },
         element("section", { class: "card", "aria-label": "text" }, this.text, element("div", { class: "line" }, this.count)),

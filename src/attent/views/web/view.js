@@ -1,4 +1,4 @@
-// A view of attention from any source: what is shown is chosen above, and every part follows.
+// A view of attention from any source: both texts with links, then the matrix beside its heads, then everything else under "More".
 
 import { remember } from "./address.js";
 import { choice, element } from "./elements.js";
@@ -25,47 +25,70 @@ export function show(root, source, Map = HeatMap, begin = {}, signal = undefined
   const { scene } = source;
   const first = measured(scene, scene.groups[0].base, remembered());
   const state = new State({ group: first.name, layer: first.layers.length - 1, head: first.heads > 1 ? "mean" : 0, ...begin });
-  const choices = element("div", { class: "choices" });
+  const groups = element("div", { class: "groups", role: "group", "aria-label": "attention" });
+  const measures = element("div", { class: "options" });
   const about = element("p", { class: "about" });
   const notes = element("ul", { class: "notes" }, ...scene.notes.map((note) => element("li", { text: note })));
-  const header = element("header", {}, element("h1", {}, element("bdi", { text: scene.title || "Attention" })), choices, about, notes);
-  const [lines, map, grid] = [new Lines(source, state).node, new Map(source, state, signal).node, new Grid(source, state, signal).node];
-  const right = scene.picture ? [new Picture(source, state).node, map] : [map];
-  root.replaceChildren(header, element("div", { class: "cards" }, element("div", {}, lines, grid), element("div", {}, ...right)));
+  const [lines, map, grid] = [new Lines(source, state), new Map(source, state, signal), new Grid(source, state, signal)];
+  const isOpen = Boolean(root.querySelector("details.further[open]"));
+  const further = element("details", { class: "further", open: isOpen }, element("summary", { text: "More" }),
+    measures, lines.further, map.further, grid.further, about, notes);
+  const picture = scene.picture ? [new Picture(source, state).node] : [];
+  const sentence = element("div", { class: "sentence" });
+  const pair = element("div", { class: "pair" }, map.node, grid.node);
+  root.replaceChildren(...picture, sentence, groups, pair, further);
   // no token is pointed at any more
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") state.set({ side: null, place: null }); }, { signal });
   state.follow((values, changed) => {
     if (!["group", "layer", "head"].some((name) => changed.has(name))) return;
     const group = scene.groups.find((one) => one.name === values.group);
-    offer(choices, scene, group, state);
+    if (changed.has("group")) {
+      // patches are named by the picture, and a run that writes shows its texts itself
+      const isPatches = scene.picture && group.rows === scene.picture.text;
+      if (isPatches || source.isTold?.(group)) further.insertBefore(lines.node, measures);
+      else sentence.replaceChildren(lines.node);
+      lines.node.classList.toggle("pictured", Boolean(scene.picture) && !isPatches);
+      offerGroups(groups, scene, group, state);
+      offerMeasures(measures, scene, group, state);
+      pair.classList.toggle("single", group.layers.length * group.heads === 1);
+    }
     about.textContent = told(group, values.layer);
   });
   remember(state, source, which, signal);
   return state;
 }
 
-function offer(choices, scene, group, state) {
-  const { layer, head } = state.values;
+/** A button for each attention, such as that of the encoder; none where there is one alone. */
+function offerGroups(box, scene, group, state) {
   const bases = scene.groups.filter((one) => one.name === one.base);
-  const groups = choice("attention", bases.map((one) => [one.name, one.title]), group.base, (name) => {
-    const next = measured(scene, name, remembered(group.measure));
-    state.set({
-      group: next.name, side: null, place: null,
-      layer: Math.min(state.values.layer, next.layers.length - 1),
-      head: state.values.head === "mean" ? (next.heads > 1 ? "mean" : 0) : Math.min(state.values.head, next.heads - 1),
-    });
-  });
-  const layers = choice("layer", group.layers.map((_, place) => [place, String(place)]), layer, (place) => state.set({ layer: place }));
-  const names = [...Array(group.heads).keys()].map((place) => [place, String(place)]);
-  const heads = choice("head", group.heads > 1 ? [["mean", "mean"], ...names] : names, head, (place) => state.set({ head: place }));
+  const isFocused = box.contains(document.activeElement);
+  box.hidden = bases.length < 2;
+  box.replaceChildren(...bases.map((one) => element("button", {
+    type: "button", text: one.title, value: one.name, "aria-pressed": String(one.name === group.base),
+    on: {
+      click: () => {
+        const shown = scene.groups.find((other) => other.name === state.values.group);
+        const next = measured(scene, one.name, remembered(shown.measure));
+        state.set({
+          group: next.name, side: null, place: null,
+          layer: Math.min(state.values.layer, next.layers.length - 1),
+          head: state.values.head === "mean" ? (next.heads > 1 ? "mean" : 0) : Math.min(state.values.head, next.heads - 1),
+        });
+      },
+    },
+  })));
+  if (isFocused) box.querySelector("[aria-pressed='true']").focus();
+}
+
+function offerMeasures(box, scene, group, state) {
   const offered = MEASURES.filter(([name]) => scene.groups.some((one) => one.base === group.base && one.measure === name));
+  const isFocused = box.contains(document.activeElement);
   const measures = choice("numbers", offered, group.measure, (name) => {
     keep(name);
     state.set({ group: measured(scene, group.base, name).name });
   });
-  const focused = [...choices.children].findIndex((child) => child.contains(document.activeElement));
-  choices.replaceChildren(groups, layers, heads, ...(offered.length > 1 ? [measures] : []));
-  if (focused >= 0) choices.children[focused].querySelector("select").focus();
+  box.replaceChildren(...(offered.length > 1 ? [measures] : []));
+  if (isFocused) box.querySelector("select")?.focus();
 }
 
 /** What a row is about, and what was pooled or rounded. */
@@ -75,7 +98,7 @@ function told(group, layer) {
   const note = group.note ? ` ${group.note}` : "";
   // a module that was watched itself has no path
   const path = group.layers[layer] && `; module ${group.layers[layer]}`;
-  return `A row is about ${group.about}, a column about a token that is looked at; ${sums}. ${MEANING[group.measure] ?? ""}${size}${path}.${note}`;
+  return `A row is from ${group.about}, a column to a token; ${sums}. ${MEANING[group.measure] ?? ""}${size}${path}.${note}`;
 }
 
 /** The group of an attention by a measure; its weights if that is not known. */

@@ -11,11 +11,13 @@ const LARGE = 2 ** 24;
 
 export class Viewed {
   /** `which` is its number among the views of the page; of a run that can be asked again, `switches` are its heads. */
-  constructor(server, root, which = 0, switches = null) {
+  constructor(server, root, which = 0, switches = null, isTold = undefined) {
     this.server = server;
     this.root = root;
     this.which = which;
     this.switches = switches;
+    // whether the page shows both texts of a group elsewhere
+    this.isTold = isTold;
     this.state = null;
     // what the view that is shown draws from
     this.source = null;
@@ -47,7 +49,7 @@ export class Viewed {
         maps.push(this);
       }
     };
-    source.switches = this.switches;
+    Object.assign(source, { switches: this.switches, isTold: this.isTold });
     // who switches heads by the keyboard goes on where it was
     const focused = ["button.switch", ".head"].map((kind) => [kind, [...this.root.querySelectorAll(kind)].indexOf(document.activeElement)]).find(([, place]) => place >= 0);
     const { groups } = source.scene;

@@ -58,7 +58,15 @@ export function number(value, exact = true) {
   if (value === 0) return "0";
   const size = Math.abs(value);
   const digits = exact ? 4 : 3;
-  return size < 0.0001 || size >= 10000 ? value.toExponential(digits - 1) : value.toPrecision(digits);
+  return (size < 0.0001 || size >= 10000 ? value.toExponential(digits - 1) : value.toPrecision(digits)).replace("-", "−");
+}
+
+/** A weight in two decimals; nothing that is there is written as zero. */
+export function short(value) {
+  if (Number.isNaN(value)) return "–";
+  const size = Math.abs(value);
+  const text = size > 0 && size < 0.005 ? "< 0.01" : size.toFixed(2);
+  return value < 0 ? `−${text}` : text;
 }
 
 /** The largest of some values with their places, the largest first; what is not known is left out. */

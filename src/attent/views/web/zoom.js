@@ -1,14 +1,14 @@
 // The map of one head at every scale: zoomed by wheel, pinch and keys, moved by dragging and keys. Only tiles that are looked at are
 // asked for; while they are on their way, what is known of a higher level stands in their place.
 
-import { onScheme, painted, topOf } from "./colours.js";
+import { legend, onScheme, painted, scaleOf, shade, share, topOf } from "./colours.js";
 import { choice, element, tick } from "./elements.js";
 import { Pyramid, SIDE } from "./pyramid.js";
 import { mapTable, saving, sketched } from "./save.js";
 import { isAnotherMap } from "./state.js";
 import { fenced, number, ofHowMany } from "./words.js";
 import { Scale, spans } from "./zoom_scale.js";
-import { drawLabels, drawMark, longestOf } from "./zoom_labels.js";
+import { drawLabels, drawMark, drawNumbers, longestOf } from "./zoom_labels.js";
 import { listen } from "./zoom_hands.js";
 
 const TALLEST = 640;
@@ -18,22 +18,26 @@ export class Zoom {
     this.source = source;
     this.state = state;
     this.how = "mean";
-    this.rooted = true;
+    this.rooted = false;
     this.cell = [0, 0];
     this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "zoomable map" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     this.level = element("p", { class: "level", role: "status" });
     this.legend = element("div", { class: "legend" });
     this.options = element("div", { class: "options" });
-    this.node = element("section", { class: "card map zoom", "aria-label": "map" }, element("h2", { text: "Map" }),
-      this.options, this.readout, element("div", { class: "frame" }, this.canvas), this.level, this.legend,
-      element("p", { class: "about", text: "Wheel, pinch or + and − zoom; dragging moves; arrow keys move the cell, with Shift the map; 0 shows all; Enter or a click shows the row among the tokens." }),
-      saving("map", source, state, () => sketched(this.scale.wide, this.scale.high, (context) => this.sketch(context)), () => this.table()));
+    const button = (text, label, act) => element("button", { type: "button", text, "aria-label": label, on: { click: act } });
+    const buttons = element("div", { class: "zooming" }, button("+", "zoom in", () => this.zoom(2)), button("−", "zoom out", () => this.zoom(0.5)), button("all", "show all of the matrix", () => this.fit()));
+    this.node = element("section", { class: "map zoom", "aria-label": "matrix" }, this.readout,
+      element("div", { class: "frame" }, this.canvas), element("div", { class: "under" }, this.legend, buttons), this.level);
+    this.further = element("div", {}, element("h3", { text: "Matrix" }), this.options,
+      element("p", { class: "about", text: "Wheel, pinch or + and − zoom; dragging moves; arrow keys move the cell, with Shift the matrix; 0 shows all; Enter or a click selects the row." }),
+      saving("matrix", source, state, () => sketched(this.scale.wide, this.scale.high, (context) => this.sketch(context)), () => this.table()));
     this.scale = new Scale();
     this.offer();
     listen(this);
-    state.follow((_, changed) => {
+    state.follow((values, changed) => {
       if (isAnotherMap(changed)) this.open(changed.has("group"));
+      else if (changed.has("place") && values.side === "row") this.go([values.place, this.cell[1]]);
       else this.draw();
     });
     new ResizeObserver(() => { if (this.node.clientWidth !== this.width) this.resized(); }).observe(this.node);
@@ -45,11 +49,9 @@ export class Zoom {
   }
 
   offer() {
-    const button = (text, label, act) => element("button", { type: "button", text, "aria-label": label, on: { click: act } });
     this.options.replaceChildren(
-      button("+", "zoom in", () => this.zoom(2)), button("−", "zoom out", () => this.zoom(0.5)), button("all", "show all of the map", () => this.fit()),
       choice("cells show the", [["mean", "mean"], ["max", "largest"]], this.how, (how) => { this.how = how; this.open(false); }),
-      tick("strengthen small weights (square root)", this.rooted, (ticked) => { this.rooted = ticked; this.repaint(); }),
+      tick("square root of the scale, for small weights", this.rooted, (ticked) => { this.rooted = ticked; this.repaint(); }),
     );
   }
 
@@ -69,7 +71,7 @@ export class Zoom {
 
   resized(fresh = false) {
     this.width = this.node.clientWidth;
-    this.scale.room(Math.max(this.width - 34, 200), TALLEST);
+    this.scale.room(Math.max(this.width - 2, 200), TALLEST);
     if (fresh || !this.touched) this.scale.fit();
     this.draw();
   }
@@ -167,7 +169,7 @@ export class Zoom {
     context.restore();
     const style = getComputedStyle(this.node);
     drawLabels(context, style, scale, this.labels);
-    drawMark(context, style, scale, level, this.cell, this.state.values);
+    drawMark(context, scale, level, this.cell, this.state.values);
   }
 
   /** The numbers of the cells that are seen. */
@@ -193,13 +195,15 @@ export class Zoom {
   }
 
   place(context, tile, level, y, x) {
-    if (!tile.canvas || tile.painted !== this.top) {
-      tile.canvas = painted(tile.values, tile.height, tile.width, this.top, this.rooted);
-      tile.painted = this.top;
+    const colours = scaleOf(this.group, this.top);
+    if (!tile.canvas || tile.painted !== colours.high) {
+      tile.canvas = painted(tile, colours, this.rooted, y * SIDE, 2 ** level);
+      tile.painted = colours.high;
     }
     const step = 2 ** level;
     const [left, above] = this.scale.point(y * SIDE * step, x * SIDE * step);
     context.drawImage(tile.canvas, left, above, tile.width * step * this.scale.size, tile.height * step * this.scale.size);
+    if (!level) drawNumbers(context, this.scale, tile, [y * SIDE, x * SIDE], (value, row) => shade(share(value, colours, row, this.rooted)).text);
   }
 
   /** What is known of a higher level, in the place of a tile that is on its way. */
@@ -207,7 +211,7 @@ export class Zoom {
     const found = this.pyramid.above(level, y, x);
     if (!found) return;
     const { tile } = found;
-    tile.canvas ??= painted(tile.values, tile.height, tile.width, tile.top ??= topOf(tile.values), this.rooted);
+    tile.canvas ??= painted(tile, scaleOf(this.group, tile.top ??= topOf(tile.values)), this.rooted, Math.floor(y / 2 ** (found.level - level)) * SIDE, 2 ** found.level);
     const part = SIDE / 2 ** (found.level - level);
     const [fromX, fromY] = [(x * part) % SIDE, (y * part) % SIDE];
     const [wide, high] = [Math.min(part, tile.width - fromX), Math.min(part, tile.height - fromY)];
@@ -226,20 +230,18 @@ export class Zoom {
     const shown = number(value, tile?.exact ?? false);
     const name = (labels, place) => {
       const [first, last] = spans(place, step, labels.length);
-      return first === last ? `${fenced(labels[first])} (${first})` : `${fenced(labels[first])} … ${fenced(labels[last])} (${first} to ${last})`;
+      return first === last ? fenced(labels[first]) : `${fenced(labels[first])} … ${fenced(labels[last])}`;
     };
     const kind = ofHowMany(y * step, x * step, step, this.labels.rows.length, this.labels.columns.length, this.how);
-    this.readout.textContent = `row ${name(this.labels.rows, row)} → column ${name(this.labels.columns, column)}: ${shown}${kind}${tile && !tile.exact ? ", of some rows" : ""}`;
-    this.readout.dataset.value = Number.isNaN(value) ? "" : String(value);
-    this.canvas.setAttribute("aria-label", `Map of ${this.group.title}. ${this.readout.textContent}`);
+    this.readout.textContent = `${name(this.labels.rows, row)} → ${name(this.labels.columns, column)}: ${shown}${kind}${tile && !tile.exact ? ", of some rows" : ""}`;
+    Object.assign(this.readout.dataset, { value: Number.isNaN(value) ? "" : String(value), row: spans(row, step, this.labels.rows.length)[0], column: spans(column, step, this.labels.columns.length)[0] });
+    this.canvas.setAttribute("aria-label", `Matrix of ${this.group.title}: from the word of a row to that of a column. ${this.readout.textContent}`);
     const notes = [...new Set(there.map((one) => one.note).filter(Boolean))];
-    const cells = step === 1 ? "Each cell is one weight." : `Level ${level}: each cell stands for ${step} × ${step} weights.`;
+    const cells = step === 1 ? "" : `Level ${level}: each cell stands for ${step} × ${step} weights.`;
     const said = notes.length ? ` Shown: ${notes.join("; ")}.` : "";
     const missing = places.length - there.length ? ` ${places.length - there.length} of ${places.length} tiles are on their way.` : "";
     const { error } = this.pyramid;
     this.level.textContent = error ? `Not all of it came, and it is asked for again in a while: ${error}` : `${cells}${said}${missing}`;
-    const bar = painted(Float32Array.from({ length: 64 }, (_, place) => place), 1, 64, 63, this.rooted);
-    bar.setAttribute("aria-hidden", "true");
-    this.legend.replaceChildren(element("span", { text: "0" }), bar, element("span", { text: number(this.top ?? 0, false) }));
+    this.legend.replaceChildren(...legend(scaleOf(this.group, this.top), number(this.top ?? 0, false), this.rooted));
   }
 }

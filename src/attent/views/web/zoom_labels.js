@@ -1,10 +1,13 @@
 // What stands around the cells of a zoomable map: tokens where there is room for them, else their numbers; and what is marked.
 
-import { trimmed, visible } from "./words.js";
+import { token } from "./colours.js";
+import { short, trimmed, visible } from "./words.js";
 import { spans } from "./zoom_scale.js";
 
 const LETTERS = 12;
 const LEAST = 9;
+// From here on a cell has room for its weight.
+const ROOMY = 28;
 // Pixels between numbers.
 const APART = 56;
 
@@ -12,7 +15,7 @@ export function drawLabels(context, style, scale, labels) {
   const [rows, columns] = scale.seen();
   const named = scale.size >= LEAST;
   context.font = `${named ? Math.min(LETTERS, scale.size + 1) : LETTERS}px ${style.fontFamily}`;
-  context.fillStyle = style.getPropertyValue("--text");
+  context.fillStyle = token("ink");
   context.textBaseline = "middle";
   const step = named ? 1 : nice(APART / scale.size);
   context.textAlign = "right";
@@ -31,6 +34,23 @@ export function drawLabels(context, style, scale, labels) {
   }
 }
 
+/** The weights of a tile that begins at a row and a column, where there is room for two decimals. */
+export function drawNumbers(context, scale, { values, width }, [top, left], colour) {
+  if (scale.size < ROOMY) return;
+  const [rows, columns] = scale.seen();
+  context.font = `${LETTERS}px ${getComputedStyle(document.body).fontFamily}`;
+  Object.assign(context, { textAlign: "center", textBaseline: "middle" });
+  for (let row = rows[0]; row < Math.min(rows[1], top + values.length / width); row += 1) {
+    for (let column = columns[0]; column < Math.min(columns[1], left + width); column += 1) {
+      const value = values[(row - top) * width + column - left];
+      if (!(Math.abs(value) >= 0.005)) continue;
+      const [x, y] = scale.point(row + 0.5, column + 0.5);
+      context.fillStyle = colour(value, row);
+      context.fillText(short(value).replace("0.", "."), x, y);
+    }
+  }
+}
+
 /** How long the longest of some labels is, in pixels; of many, those at the start speak for all. */
 export function longestOf(context, style, labels) {
   context.font = `${LETTERS}px ${style.fontFamily || "system-ui, sans-serif"}`;
@@ -38,13 +58,13 @@ export function longestOf(context, style, labels) {
 }
 
 /** The cell that is spoken of, and the row or the column that is looked at elsewhere. */
-export function drawMark(context, style, scale, level, cell, { side, place, places }) {
+export function drawMark(context, scale, level, cell, { side, place, places }) {
   const step = 2 ** level;
   context.save();
   context.beginPath();
   context.rect(scale.left - 2, scale.above - 2, scale.wide, scale.high);
   context.clip();
-  context.strokeStyle = style.getPropertyValue("--accent");
+  context.strokeStyle = token("ink");
   context.lineWidth = 1.5;
   const thick = Math.max(scale.size, 3);
   const [right, bottom] = scale.point(scale.rows, scale.columns);
