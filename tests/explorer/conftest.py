@@ -97,6 +97,19 @@ class Waiting:
         self.until(page, "text => document.querySelector('.status')?.textContent === text", text)
         self.view(page)
 
+    def to_cell(self, page: Any, row: int, column: int) -> None:
+        """Move to a cell of the matrix by the keyboard, and wait until its number is there."""
+        page.locator(".zoom canvas").first.focus()
+        place = page.locator(".zoom .readout").evaluate(
+            "readout => [readout.dataset.row, readout.dataset.column].map(Number)"
+        )
+        for now, there, (less, more) in zip(
+            place, (row, column), (("ArrowUp", "ArrowDown"), ("ArrowLeft", "ArrowRight")), strict=True
+        ):
+            for _ in range(abs(there - now)):
+                page.keyboard.press(more if there > now else less)
+        page.locator(f".zoom .readout[data-row='{row}'][data-column='{column}']:not([data-value=''])").wait_for()
+
 
 @pytest.fixture
 def wait() -> Waiting:

@@ -25,11 +25,11 @@ def answered(wait: Any, page: Any) -> None:
 
 
 def shading(page: Any) -> list[float]:
-    """The weights by which the tokens read are shaded, as their titles say them; 0 where there is none."""
-    return [float(piece.get_attribute("title") or 0) for piece in page.locator(".read li").all()]
+    """The weights by which the tokens read are shaded; 0 where there is none."""
+    return [float(piece.get_attribute("data-weight") or 0) for piece in page.locator(".read li").all()]
 
 
-def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
+def test_the_text_is_shaded_by_the_token_that_is_selected_and_says_whose(
     served: ExploreServer, window: Any, translator: Translator, wait: Any
 ) -> None:
     page = window.open(served.address)
@@ -40,10 +40,13 @@ def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
     last, second = maps["decoder.layers.1.cross_attention"].mean(0), maps["decoder.layers.0.cross_attention"][1]
 
     def is_shaded(position: int, weights: Any) -> bool:
-        message = page.locator(".shaded").inner_text() == f"Shaded by where {tokens[position]} looks."
-        return message and shading(page) == pytest.approx(weights[position].tolist(), rel=1e-3)
+        title = page.locator(".run .answer .said").inner_text() == f"while writing {tokens[position]}"
+        shown = page.locator(".written li").nth(position).get_attribute("class") or ""
+        return title and "shown" in shown and shading(page) == pytest.approx(weights[position].tolist(), rel=1e-3)
 
-    wait.so_that(page, lambda: is_shaded(-1, last))
+    # at first the most peaked one
+    peaked = int(last.max(1).values.argmax())
+    wait.so_that(page, lambda: is_shaded(peaked, last))
     page.locator(".written button").nth(0).click()
     wait.so_that(page, lambda: is_shaded(0, last))
     colors = {
@@ -51,17 +54,27 @@ def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
     }
     assert len(colors) > 1
     window.picture(page, "explore-shaded", whole=True)
+    # the token that was clicked stays, whichever is pointed at
+    page.locator(".written button").nth(1).hover()
+    page.wait_for_timeout(300)
+    assert is_shaded(0, last)
+    page.keyboard.press("Escape")
+    # others are shown while they are pointed at
+    page.locator(".written button").nth(1).hover()
+    wait.so_that(page, lambda: is_shaded(1, last))
+    page.locator(".grid h2").hover()
+    wait.so_that(page, lambda: is_shaded(0, last))
     # the head that the view shows is the one that shades
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
     wait.so_that(page, lambda: is_shaded(0, second))
     # a map of other tokens has no row of it, which is shaded as it was written
-    page.locator(".choices select").first.select_option("encoder")
+    page.click(".groups button[value=encoder]")
     page.locator(".written button").nth(1).hover()
     wait.so_that(page, lambda: is_shaded(1, last))
 
 
 @pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), ((390, 844), True)], ids=["wide", "narrow"])
-def test_after_an_error_the_answer_before_is_pale_until_another_comes(
+def test_of_a_refused_text_there_is_the_message_alone(
     served: ExploreServer, window: Any, size: tuple[int, int], dark: bool, wait: Any
 ) -> None:
     page = window.open(served.address, size=size, dark=dark)
@@ -70,15 +83,12 @@ def test_after_an_error_the_answer_before_is_pale_until_another_comes(
     page.fill("#text", "bad")
     page.wait_for_selector(".status.wrong")
     assert page.locator(".status.wrong").inner_text() == "the text is too long"
-    assert page.locator(".note").inner_text() == "What is pale is of the question before."
-    for part in (".read", ".written", ".zoom", ".tokens"):
-        assert page.locator(f".former {part}").count() == 1, part
-    opacity = "[...document.querySelectorAll('.former')].map((part) => getComputedStyle(part).opacity)"
-    wait.so_that(page, lambda: page.evaluate(opacity) == ["0.3", "0.3"])
+    for part in (".read li", ".written li", ".zoom", ".tokens", ".links path"):
+        assert page.locator(part).count() == 0, part
+    assert page.locator(".answer .said").inner_text() == page.locator(".answer .readout").inner_text() == ""
     window.picture(page, f"explore-{size[0]}-after-an-error", whole=True)
     page.unroute("**/api/translate")
     page.locator("#text").press("Enter")
     answered(wait, page)
     assert page.locator(".read li bdi").all_inner_texts() == [*"bad"]
-    assert page.locator(".note").is_hidden()
     window.wrong = [wrong for wrong in window.wrong if "status of 400" not in wrong]

@@ -48,7 +48,8 @@ def test_choices(
     exploring, weights = served
     page = window.open(exploring.address, size=size, dark=dark)
     wait.view(page)
-    page.locator(".choices select").nth(2).select_option("0")
+    page.click("button[aria-label='layer 0, head 0']")
+    page.click("summary")
     # a pooled cell says of what it is
     level = int(page.locator(".zoom canvas").first.get_attribute("data-level"))
     assert level > 0
@@ -58,13 +59,13 @@ def test_choices(
         f"the mean of these {2**level} × {2**level} weights: {2**level} tokens by {2**level} tokens",
         ".zoom .readout",
     )
-    page.locator(".zoom .options select").select_option("largest")
+    page.get_by_label("cells show the").select_option("largest")
     readout(page, f"the largest of these {2**level} × {2**level} weights", ".zoom .readout")
     # the sum of several rows is that of the server's own
     page.click(".rows li:nth-child(3)")
     page.click(".rows li:nth-child(6)", modifiers=["Shift"])
-    readout(page, "4 tokens (rows 2 to 5) look at, the sum")
-    header, *rows = table(page, "tokens")
+    readout(page, "from 4 words (2 to 5), their sum", ".said")
+    header, *rows = table(page, "texts")
     assert header[2] == "sum of rows 2-5"
     np.testing.assert_allclose([float(row[2]) for row in rows], weights[0, 2:6].double().sum(0), rtol=1e-6)
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
@@ -75,12 +76,13 @@ def test_choices(
     assert address.startswith(f"{exploring.address}&")
     second = window.open(address, size=size)
     wait.view(second)
-    readout(second, "4 tokens (rows 2 to 5) look at, the sum")
-    assert second.locator(".choices select").nth(2).input_value() == "0"
+    readout(second, "from 4 words (2 to 5), their sum", ".said")
+    assert second.inner_text(".grid h2") == "Head 0"
     # a click into the map ends the selection
     second.locator(".zoom canvas").first.click()
-    readout(second, ") looks at")
+    readout(second, "from t", ".said")
+    second.click("summary")
     # and what is drawn can be saved
     with second.expect_download() as waiting:
-        second.get_by_role("button", name="save the map as PNG").click()
+        second.get_by_role("button", name="save the matrix as PNG").click()
     assert Path(waiting.value.path()).read_bytes()[:4] == b"\x89PNG"

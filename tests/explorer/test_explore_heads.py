@@ -74,7 +74,7 @@ def test_a_click_and_a_key_switch_heads_off_and_on(window: Any, translator: Tran
         page.locator("button.switch").click()
         wait.ended(page, f"{without_heads(translator, 'abc', (0,))} (without 1 head)")
         assert heads.nth(0).get_attribute("title") == "switched off"
-        assert page.locator("button.switch").inner_text() == "switch this head on (x)"
+        assert page.locator("button.switch").inner_text() == "switch on head 0"
         wait.until(page, "document.activeElement.matches('button.switch')")
         # by the keyboard the next one, from the head that has the focus
         heads.nth(1).focus()

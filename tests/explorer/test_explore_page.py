@@ -95,12 +95,9 @@ def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(
     wait.ended(page, result := written(translator, "abc")[1])
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
     wait.view(page)
-    assert [page.locator(".choices select").nth(index).input_value() for index in (1, 2)] == ["0", "1"]
+    assert page.inner_text(".grid h2") == "Layer 0, head 1"
     weights = translator.map("abc", result)["decoder.layers.0.cross_attention"].weights
-    page.locator(".zoom canvas").first.focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowRight")
-    wait.until(page, "/\\(1\\) → .*\\(1\\): 0/.test(document.querySelector('.zoom .readout').textContent)")
+    wait.to_cell(page, 1, 1)
     assert shown(page) == pytest.approx(weights[0, 1, 1, 1].item(), abs=1e-6)
 
 
@@ -109,7 +106,7 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
     page = window.open(exploring.address)
     canvas = page.locator(".zoom canvas").first
     wait.view(page)
-    page.locator(".choices select").nth(2).select_option("0")
+    page.click("button[aria-label='layer 0, head 0']")
     wait.view(page)
     level = int(canvas.get_attribute("data-level"))
     assert level >= 2
@@ -119,7 +116,11 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
     window.picture(page, "explore-long", whole=True)
     # hovering shows the pooled number, and says so
     size = 2**level
-    assert shown(page) == pytest.approx(weights[0, 0, :size, :size].mean().item(), rel=1e-4)
+    canvas.focus()
+    page.keyboard.press("Escape")
+    first, key = (int(page.locator(".zoom .readout").get_attribute(f"data-{name}")) for name in ("row", "column"))
+    pooled = weights[0, 0, first : first + size, key : key + size].mean().item()
+    assert shown(page) == pytest.approx(pooled, rel=1e-4)
     assert f"the mean of these {size} × {size} weights" in page.locator(".zoom .readout").inner_text()
     box = canvas.bounding_box()
     point = (box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
@@ -130,14 +131,14 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
     wait.view(page)
     for drag in (0, 200):
         page.mouse.move(point[0] + drag / 10, point[1])
-        text = page.locator(".zoom .readout").inner_text()
-        row, column = (int(part.split("(")[1].split(")")[0]) for part in text.split("→"))
+        place = page.locator(".zoom .readout")
+        row, column = (int(place.get_attribute(f"data-{name}")) for name in ("row", "column"))
         assert shown(page) == pytest.approx(weights[0, 0, row, column].item(), rel=1e-4)
         page.mouse.down()
         page.mouse.move(point[0] - drag, point[1] - drag, steps=4)
         page.mouse.up()
         wait.view(page)
-    page.locator("button[aria-label='show all of the map']").click()
+    page.locator("button[aria-label='show all of the matrix']").click()
     wait.until(page, f"document.querySelector('.zoom canvas').dataset.level === '{level}'")
 
 
@@ -145,23 +146,24 @@ def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], wind
     exploring, weights = long
     page = window.open(exploring.address)
     # 18 million weights in all, of which 8 million are computed for the figures, and at most 17 million for a column
-    page.locator(".grid select").first.select_option("first")
-    assert "the mean over one row in 4 of the map" in page.locator(".grid .about").inner_text()
+    page.click("summary")
+    page.get_by_label("in place of each head, show").select_option("first")
     assert page.locator(".summary").inner_text().endswith("the mean over one row in 4")
     page.locator(".columns li").nth(1).focus()
-    wait.until(page, "document.querySelector('.tokens .readout').textContent.includes('(column 1) is looked at by')")
+    wait.until(page, "document.querySelector('.tokens .said').textContent === 'to t1'")
     text = page.locator(".tokens .readout").inner_text()
     assert text.endswith("of those that are known (mean over 2 heads, 1 row in 2 was computed)")
     row, value = re.findall(r"\u2068t(\d+)\u2069 ([\d.]+)", text)[1]
-    assert float(value) == pytest.approx(weights[0, :, int(row), 1].mean().item(), rel=1e-2)
+    assert float(value) == pytest.approx(weights[0, :, int(row), 1].mean().item(), abs=6e-3)
 
 
 def test_figures_are_those_of_the_group_that_is_shown(page: Any, wait: Any) -> None:
     wait.until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
     held: list[Any] = []
     page.route(re.compile("/summary"), lambda route: held.append(route))
-    page.locator(".choices select").first.select_option("encoder")
-    page.locator(".grid select").first.select_option("first")
+    page.click("summary")
+    page.get_by_label("in place of each head, show").select_option("first")
+    page.click(".groups button[value=encoder]")
     arrived(page, held, 1)
     assert page.locator(".summary").inner_text() == ""
     held[0].continue_()
@@ -229,24 +231,23 @@ def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
         wait.until(page, f"{heads.format(' canvas')} === {heads.format('')}")
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
     wait.until(page, "document.querySelector('.zoom .level').textContent.includes('the server does not answer')")
-    wait.until(page, "document.querySelector('.tokens .readout').textContent === 'the server does not answer'")
+    wait.until(page, "document.querySelector('.tokens .readout').textContent.includes('does not answer')")
     request_count = len(window.requests)
     page.wait_for_timeout(1000)
     assert window.requests[request_count:] == []
     # the tile is asked for once more three seconds after it failed, and then after six
     page.wait_for_timeout(4000)
     assert ["/tile?" in address for address in window.requests[request_count:]] == [True]
-    page.locator(".choices select").first.select_option("encoder")
-    wait.until(page, "document.querySelector('.summary').textContent === 'the server does not answer'")
+    page.click(".groups button[value=encoder]")
+    wait.until(page, "document.querySelector('.grid [role=status]').textContent === 'the server does not answer'")
     page.wait_for_timeout(500)
     # that nobody answers is no error of the page, though the browser notes it
     window.wrong = [wrong for wrong in window.wrong if "net::ERR_" not in wrong]
 
 
 def test_a_view_that_another_replaced_hears_nothing(page: Any, window: Any, translator: Translator, wait: Any) -> None:
-    page.locator(".rows li").first.hover()
-    wait.until(page, "document.querySelector('.tokens .readout').textContent.includes('looks at')")
-    page.evaluate("void (window.before = document.querySelector('.tokens .readout'))")
+    page.evaluate("void (window.before = document.querySelector('.zoom .readout'))")
+    text = page.evaluate("window.before.textContent")
     page.fill("#text", "bad")
     wait.until(page, "!window.before.isConnected")
     wait.ended(page, written(translator, "bad")[1])
@@ -254,7 +255,7 @@ def test_a_view_that_another_replaced_hears_nothing(page: Any, window: Any, tran
     request_count = len(window.requests)
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(500)
-    assert "looks at" in page.evaluate("window.before.textContent")
+    assert page.evaluate("window.before.textContent") == text
     assert sum("/summary?" in address for address in window.requests[request_count:]) == 1
 
 
@@ -266,28 +267,47 @@ def test_a_scene_that_comes_late_is_not_shown(page: Any, wait: Any) -> None:
         arrived(page, held, count)
     first, second = held
     second.continue_()
-    wait.until(page, "document.querySelector('.run h1').textContent === 'cab'")
+    wait.until(page, "document.querySelector('.view').dataset.title === 'cab'")
     first.continue_()
     page.wait_for_timeout(500)
-    assert page.inner_text(".run h1") == "cab"
+    assert page.locator(".view").get_attribute("data-title") == "cab"
 
 
 def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(page: Any, wait: Any) -> None:
+    row = "document.querySelector('.zoom .readout').dataset.row"
     page.locator(".written button").nth(1).hover()
-    wait.until(page, "document.querySelector('.tokens .readout').textContent.includes('(row 1) looks at')")
-    page.locator(".choices select").first.select_option("encoder")
-    wait.until(page, "document.querySelector('.tokens .readout').textContent.startsWith('Point at')")
+    wait.until(page, f"{row} === '1'")
+    page.click(".groups button[value=encoder]")
+    wait.until(page, "document.querySelector('.tokens .said').textContent.startsWith('from ')")
+    said = page.inner_text(".tokens .said")
     page.locator(".written button").nth(0).hover()
     page.wait_for_timeout(300)
-    assert page.locator(".tokens .readout").inner_text().startswith("Point at")
-    # what is shown while another text is translated is about the text before
-    page.locator(".choices select").first.select_option("cross")
-    page.route("**/api/translate", lambda route: None)
-    page.fill("#text", "bad")
-    wait.until(page, "document.querySelector('.status').textContent === '…'")
-    page.locator(".written button").nth(1).hover()
-    page.wait_for_timeout(300)
-    assert page.locator(".tokens .readout").inner_text().startswith("Point at")
+    assert page.inner_text(".tokens .said") == said
+
+
+def test_a_row_of_the_matrix_selects_the_token_that_was_written(page: Any, wait: Any) -> None:
+    wait.to_cell(page, 1, 1)
+    page.keyboard.press("Enter")
+    wait.until(page, "document.querySelectorAll('.written li')[1].classList.contains('shown')")
+
+
+def test_what_is_replaced_is_underlined(page: Any, translator: Translator, wait: Any) -> None:
+    tokens = written(translator, "abc")[0]
+    page.locator(".written button").nth(1).click()
+    page.locator(".offers button").nth(1).click()
+    page.wait_for_selector(".written .forced")
+    wait.view(page)
+    after = [int(token) for token in page.evaluate(CHANGED)]
+    again = page.locator(".written li").count()
+    assert after
+    assert after[0] == 1
+    # tokens that are the same as before are not
+    assert all(place < again for place in after)
+    assert 0 not in after
+    assert len(tokens) > 1
+
+
+CHANGED = "[...document.querySelectorAll('.written li')].flatMap((li, at) => li.matches('.changed') ? [at] : [])"
 
 
 def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], window: Any, wait: Any) -> None:
@@ -299,7 +319,7 @@ def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], wi
     token.wait_for()
     row = int(token.get_attribute("data-place"))
     assert row >= 1000
-    assert f"(row {row}) looks at" in page.locator(".tokens .readout").inner_text()
+    assert page.inner_text(".tokens .said") == f"from t{row}"
     rows_box, token_box = page.locator(".rows").bounding_box(), token.bounding_box()
     assert rows_box["y"] <= token_box["y"] <= token_box["y"] + token_box["height"] <= rows_box["y"] + rows_box["height"]
     assert page.evaluate("scrollY") == 0
@@ -308,8 +328,8 @@ def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], wi
     first = page.locator(".rows li").first
     assert int(first.get_attribute("data-place")) == row // 1000 * 1000 - 1000
     first.hover()
-    text = f"(row {row // 1000 * 1000 - 1000}) looks at"
-    wait.until(page, f"document.querySelector('.tokens .readout').textContent.includes('{text}')")
+    text = f"from t{row // 1000 * 1000 - 1000}"
+    wait.until(page, f"document.querySelector('.tokens .said').textContent === '{text}'")
 
 
 def test_texts_run_their_way(window: Any, translator: Translator, wait: Any) -> None:

@@ -62,7 +62,7 @@ def test_an_emptied_text_leaves_nothing_behind(
         wait.view(page)
         assert page.locator(".read li").all_inner_texts() == [*"cab"]
         # seen as before
-        assert [page.locator(".choices select").nth(number).input_value() for number in (1, 2)] == ["0", "1"]
+        assert page.inner_text(".grid h2") == "Layer 0, head 1"
         window.check()
 
 
@@ -70,25 +70,22 @@ def test_numbers_are_chosen_and_stay(window: Any, translator: Translator, wait: 
     with serve(translator, "abc") as exploring:
         page = window.open(exploring.address)
         wait.view(page)
-        numbers = page.locator(".choices select").nth(3)
+        page.click("summary")
+        numbers = page.get_by_label("numbers")
         assert numbers.locator("option").all_inner_texts() == ["weights", "norms", "gradient × weights"]
         for measure in ("gradients", "norms"):
-            page.locator(".choices select").nth(3).select_option(measure)
+            page.get_by_label("numbers").select_option(measure)
             wait.view(page)
             window.picture(page, f"explore-{measure}", whole=True)
         # the next text is shown by the same numbers
         page.fill("#text", "bad")
         wait_for_status(page, translated := translator.translate("bad"))
-        assert page.locator(".choices select").nth(3).input_value() == "norms"
+        assert page.get_by_label("numbers").input_value() == "norms"
         maps = translator.map("bad", translated)
         norms = maps[[name for name in maps if name.endswith("cross_attention")][-1]].weights.norms()
         page.wait_for_timeout(1000)
         wait.view(page)
-        page.locator(".zoom canvas").first.focus()
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("ArrowRight")
-        page.locator(".zoom .readout").filter(has_text="(1) → ").wait_for()
-        page.wait_for_timeout(500)
+        wait.to_cell(page, 1, 1)
         value = page.locator(".zoom .readout").get_attribute("data-value")
         assert float(value) == pytest.approx(norms[0, :, 1, 1].mean().item(), rel=1e-3)
 
@@ -104,12 +101,11 @@ def test_a_text_is_continued_and_another_token_is_gone_on_from(
         page = window.open(exploring.address)
         wait.ended(page, first)
         assert page.locator(".read li bdi").count() == 3
-        label = "the continuation; a token that is chosen can be changed"
+        label = "the continuation; select a token to replace it"
         assert page.locator(".written").get_attribute("aria-label") == label
         # the fourth row is that of the first token that was written
         page.locator(".written button").nth(0).focus()
-        message = "document.querySelector('.tokens .readout').textContent.includes(' (row 3) looks back at: ')"
-        wait.until(page, message)
+        wait.until(page, "document.querySelector('.zoom .readout').dataset.row === '3'")
         page.locator(".written button").nth(0).click()
         offer = page.locator(".offers button bdi").nth(1).inner_text()
         second = short.generate(f"the dog{offer.replace('␣', ' ')}", GenerationSettings(max_new_tokens=5)).text

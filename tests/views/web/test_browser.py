@@ -17,6 +17,8 @@ pytestmark = pytest.mark.slow
 
 TOKENS = ("the", "cat", "sat", "on", "it")
 NARROW = (390, 844)
+# Pixels of a cell of a small matrix.
+CELL = 40
 
 
 def make_scene(length: int = 5, layers: int = 2, **more: Any) -> Scene:
@@ -32,7 +34,7 @@ def opened(window: Any, tmp_path: Path) -> Any:
     def drawn(scene: Scene, *, mebibytes: float = 8.0, **options: Any) -> Any:
         file = page(scene, size=mebibytes).save(tmp_path / "page.html")
         view = window.open(file, **options)
-        view.wait_for_selector(".head canvas")
+        view.wait_for_selector(".head canvas", state="attached")
         wait_for_text(view, ".map .readout", "→")
         return view
 
@@ -52,9 +54,9 @@ def weights(scene: Scene, layer: int, head: int | None, row: int) -> torch.Tenso
 def over_cell(view: Any, row: int, column: int, side: int) -> None:
     """Move the pointer over a cell of the map; cells are counted from its lower right corner."""
     box = view.locator(".map canvas").first.bounding_box()
-    assert side * 32 < box["width"]
+    assert side * CELL < box["width"]
     right, bottom = box["x"] + box["width"] - 2, box["y"] + box["height"] - 2
-    view.mouse.move(right - (side - column - 0.5) * 32, bottom - (side - row - 0.5) * 32)
+    view.mouse.move(right - (side - column - 0.5) * CELL, bottom - (side - row - 0.5) * CELL)
 
 
 def shown_value(view: Any) -> float:
@@ -67,26 +69,35 @@ def test_pointing_at_a_cell_shows_the_maps_own_number(opened: Any) -> None:
     for row, column in ((0, 0), (3, 1), (4, 4)):
         over_cell(view, row, column, 5)
         assert shown_value(view) == pytest.approx(weights(scene, 1, None, row)[column].item(), rel=1e-3)
-        assert f"{TOKENS[row]}⁩ ({row}) → column ⁨{TOKENS[column]}" in view.inner_text(".map .readout")
+        assert f"⁨{TOKENS[row]}⁩ → ⁨{TOKENS[column]}⁩: " in view.inner_text(".map .readout")
 
 
-def test_a_token_shows_what_it_looks_at_and_who_looks_at_it(opened: Any) -> None:
+def wait_for_row(view: Any, place: int) -> None:
+    view.locator(f".rows li[data-place='{place}'][aria-selected=true]").wait_for()
+
+
+def test_a_word_is_linked_to_its_strongest_keys_and_the_other_way(opened: Any) -> None:
     scene = make_scene()
     view = opened(scene)
     view.click("button[aria-label='layer 1, head 0']")
     view.hover(".rows li:nth-child(2)")
+    wait_for_text(view, ".said", "from cat")
     row = weights(scene, 1, 0, 1)
-    best = TOKENS[row.argmax()]
-    wait_for_text(view, ".tokens .readout", "looks at")
-    assert view.inner_text(".tokens .readout").startswith("⁨cat⁩ (row 1) looks at: ⁨" + best)
-    written = float(view.inner_text(f".columns li:nth-child({int(row.argmax()) + 1}) .weight"))
-    assert written == pytest.approx(row.max().item(), rel=1e-3)
-    assert view.locator(".tokens line").count() == sum((row >= 0.02 * row.max()).tolist())
+    assert view.inner_text(".tokens .readout").startswith(f"to ⁨{TOKENS[row.argmax()]}⁩ {row.max().item():.2f}")
+    assert view.locator(".links path").count() == min(int((row > 1.5 / 5).sum()), 3)
     view.hover(".columns li:nth-child(5)")
-    wait_for_text(view, ".tokens .readout", "is looked at by")
+    wait_for_text(view, ".said", "to it")
     column = torch.stack([weights(scene, 1, 0, position)[4] for position in range(5)])
-    readout = view.inner_text(".tokens .readout")
-    assert readout.startswith("⁨it⁩ (column 4) is looked at by: ⁨" + TOKENS[column.argmax()])
+    assert view.inner_text(".tokens .readout").startswith(f"from ⁨{TOKENS[column.argmax()]}⁩ {column.max().item():.2f}")
+    assert view.locator(".links path").count() == min(int((column > 1.5 / 5).sum()), 3)
+
+
+def test_the_most_peaked_row_is_selected_at_first(opened: Any) -> None:
+    scene = make_scene()
+    view = opened(scene)
+    most = torch.stack([weights(scene, 1, None, row).max() for row in range(5)])
+    wait_for_row(view, int(most.argmax()))
+    assert view.locator(".map .readout").get_attribute("data-row") == str(int(most.argmax()))
 
 
 def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
@@ -96,21 +107,22 @@ def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
     for _ in range(18):
         view.keyboard.press("Tab")
         lines.append(view.evaluate("(e => e.tagName + (e.getAttribute('role') || ''))(document.activeElement)"))
-    for part in ("SELECT", "LIoption", "CANVASapplication", "BUTTONgridcell"):
+    for part in ("SUMMARY", "LIoption", "CANVASapplication", "BUTTONgridcell"):
         assert part in lines
     view.focus(".rows li")
-    view.keyboard.press("ArrowDown")
-    view.keyboard.press("ArrowDown")
-    wait_for_text(view, ".tokens .readout", "(row 2)")
-    view.focus(".map canvas")
     view.keyboard.press("ArrowRight")
-    view.keyboard.press("End")
+    view.keyboard.press("ArrowRight")
+    wait_for_text(view, ".said", f"from {TOKENS[2]}")
+    wait_for_row(view, 2)
+    view.focus(".map canvas")
+    view.keyboard.press("PageUp")
     view.keyboard.press("ArrowDown")
+    view.keyboard.press("End")
     assert shown_value(view) == pytest.approx(weights(scene, 1, None, 1)[4].item(), rel=1e-3)
     view.focus(".head[aria-selected=true]")
     view.keyboard.press("Home")
     view.keyboard.press("Enter")
-    assert view.inner_text(".summary").startswith("layer 0, head 0:")
+    assert view.inner_text(".grid h2") == "Layer 0, head 0"
     view.keyboard.press("Escape")
     wait_for_text(view, ".tokens .readout", "Point at")
 
@@ -119,22 +131,23 @@ def test_figures_of_every_head(opened: Any) -> None:
     scene = make_scene()
     view = opened(scene)
     view.click("button[aria-label='layer 0, head 1']")
-    assert [view.locator(".choices select").nth(index).input_value() for index in (1, 2)] == ["0", "1"]
+    assert view.inner_text(".grid h2") == "Layer 0, head 1"
+    view.click("summary")
     first = torch.stack([weights(scene, 0, 1, row)[0] for row in range(5)]).mean().item()
     assert f"share on the first token {first:.4g}"[:-1] in view.inner_text(".summary")
-    view.locator(".grid select").first.select_option("first")
+    view.get_by_label("in place of each head, show").select_option("first")
     # whoever hears the page hears the figure too
     assert view.inner_text(f"button[aria-label='layer 0, head 1: {first:.2f}']") == f"{first:.2f}"
-    view.locator(".grid select").first.select_option("thumbnails")
+    view.get_by_label("in place of each head, show").select_option("thumbnails")
     view.locator("button[aria-label='layer 0, head 1'] canvas").wait_for()
 
 
 def test_groups_layers_and_texts_of_an_encoder_decoder(opened: Any, translator: Any) -> None:
     view = opened(build_scene(translator.map("abc ab", "xyz")))
-    assert "about the token produced" in view.inner_text("header .about")
+    assert view.inner_text(".said").startswith("while writing ")
     assert view.locator(".rows li").count() == 4
-    view.locator(".choices select").first.select_option("encoder")
-    assert "about the token read in" in view.inner_text("header .about")
+    view.click(".groups button[value=encoder]")
+    wait_for_text(view, ".said", "from ")
     assert view.locator(".rows li").count() == 6
     assert view.inner_text(".rows li:nth-child(4)") == "␣"
 
@@ -142,13 +155,14 @@ def test_groups_layers_and_texts_of_an_encoder_decoder(opened: Any, translator: 
 def test_numbers_are_chosen_and_remembered(opened: Any, window: Any, translator: Any) -> None:
     scene = build_scene(translator.map("bad", "654", gradients=True))
     view = opened(scene)
-    numbers = view.locator(".choices select").nth(3)
+    view.click("summary")
+    numbers = view.get_by_label("numbers")
     assert numbers.locator("option").all_inner_texts() == ["weights", "norms", "gradient × weights"]
     assert numbers.input_value() == "weights"
     over_cell(view, 1, 2, 3)
     gradient = "the gradient of the model's output by it"
     for measure, name in (("norms", "its weight times its projected value"), ("gradients", gradient)):
-        view.locator(".choices select").nth(3).select_option(measure)
+        view.get_by_label("numbers").select_option(measure)
         wait_for_text(view, ".about", name)
         group = scene.group(f"cross.{measure}")
         number = group.layers[-1].rows(torch.tensor([0]))[:, 0].mean(0)[0].item()
@@ -158,11 +172,12 @@ def test_numbers_are_chosen_and_remembered(opened: Any, window: Any, translator:
         assert shown_value(view) == pytest.approx(number, rel=1e-2)
         window.picture(view, f"page-{measure}")
     # another attention is shown by the same numbers, and so is the page when it is loaded again
-    view.locator(".choices select").first.select_option("encoder")
+    view.click(".groups button[value=encoder]")
     wait_for_text(view, ".about", gradient)
     view.reload()
+    view.click("summary")
     wait_for_text(view, ".about", gradient)
-    view.locator(".choices select").nth(3).select_option("weights")
+    view.get_by_label("numbers").select_option("weights")
     wait_for_text(view, ".about", "each row sums to 1")
 
 
@@ -184,11 +199,15 @@ def test_tokens_of_every_script(opened: Any, tokens: tuple[str, ...]) -> None:
     view = opened(make_scene(tokens=tokens))
     assert all(view.inner_text(f".columns li:nth-child({position + 1}) bdi").strip() for position in range(5))
     assert view.locator(".columns").get_attribute("dir") == ("rtl" if tokens[0] == "القط" else "ltr")
-    # whichever way they run, tokens stand at their lines
-    parts = (".rows bdi", ".board svg", ".columns bdi")
-    row, line, column = (view.locator(part).first.bounding_box() for part in parts)
-    assert abs(row["x"] + row["width"] - line["x"]) < 10
-    assert abs(line["x"] + line["width"] - column["x"]) < 10
+    # whichever way they run, links end at their tokens
+    view.click("button[aria-label='layer 1, head 0']")
+    view.hover(".rows li:nth-child(3)")
+    wait_for_row(view, 2)
+    token = view.locator(".rows li").nth(2).bounding_box()
+    end = "path => path.getPointAtLength(path.getTotalLength()).x + path.ownerSVGElement.getBoundingClientRect().x"
+    ends = [link.evaluate(end) for link in view.locator(".links path").all()]
+    assert ends
+    assert all(abs(end - token["x"] - token["width"] / 2) < 2 for end in ends)
 
 
 def test_runs_of_rows_go_the_way_of_the_text(opened: Any) -> None:
@@ -198,9 +217,9 @@ def test_runs_of_rows_go_the_way_of_the_text(opened: Any) -> None:
     # and so do the keys
     view.focus(".rows li")
     view.keyboard.press("ArrowLeft")
-    wait_for_text(view, ".tokens .readout", "(row 1)")
+    wait_for_row(view, 1)
     view.keyboard.press("ArrowRight")
-    wait_for_text(view, ".tokens .readout", "(row 0)")
+    wait_for_row(view, 0)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +233,6 @@ def test_runs_of_rows_go_the_way_of_the_text(opened: Any) -> None:
 )
 def test_words_that_run_the_other_way(opened: Any, tokens: tuple[str, ...], displayed: str) -> None:
     view = opened(make_scene(len(tokens), 1, tokens=tokens), size=(1800, 900))
-    view.check(".tokens input")
     pieces = sorted(view.locator(".rows li bdi").all(), key=lambda piece: piece.bounding_box()["x"])
     assert "".join(piece.inner_text() for piece in pieces) == displayed
 
@@ -224,48 +242,82 @@ def test_a_picture_shows_how_a_patch_looks(opened: Any) -> None:
     scene = make_scene(5, tokens=None, picture=Picture(pixels, (2, 2), "tokens"))
     view = opened(scene)
     view.click("button[aria-label='layer 0, head 0']")
-    view.click("text=how CLS looks")
+    view.click("text=from CLS")
     wait_for_text(view, ".picture .readout", "CLS")
     patches = weights(scene, 0, 0, 0)[1:]
-    assert f"{patches.sum().item():.4g}"[:-1] in view.inner_text(".picture .readout")
-    box = view.locator(".picture canvas").bounding_box()
+    assert f"{patches.sum().item():.2f} on the picture" in view.inner_text(".picture .readout")
+    box = view.locator(".picture > canvas").bounding_box()
     view.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.25)
     wait_for_text(view, ".picture .readout", "patch 1,2")
 
 
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("ground", [0, 255], ids=["black", "white"])
-def test_weights_are_seen_over_black_and_white(opened: Any, window: Any, ground: int) -> None:
-    # what looks lies on the first patch, and on the third a fifth of it
-    rows = torch.tensor([0.0, 0.5, 0.0, 0.1, 0.0]).expand(1, 5, 5)
+def test_weights_are_seen_over_black_and_white(opened: Any, window: Any, ground: int, dark: bool) -> None:
+    # on the first patch 4 times uniform, on the third 1.5 times, on the others less than uniform
+    rows = torch.tensor([0.05, 0.8, 0.05, 0.3, 0.0]).div(1.2).expand(1, 5, 5)
     scene = build_scene({"self": rows}, picture=Picture(np.full((8, 8, 3), ground, np.uint8), (2, 2), "tokens"))
-    view = opened(scene)
-    view.click("text=how CLS looks")
+    view = opened(scene, dark=dark)
     wait_for_text(view, ".picture .readout", "CLS")
-    pixel = """place => { const canvas = document.querySelector(".picture canvas");
+    pixel = """place => { const canvas = document.querySelector(".picture > canvas");
         const [x, y] = [canvas.width * place[0], canvas.height * place[1]];
         return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].slice(0, 3); }"""
     places = ([0.25, 0.25], [0.75, 0.25], [0.25, 0.75])
-    strong, none, fifth = (np.array(view.evaluate(pixel, place)) for place in places)
+    strong, none, weak = (np.array(view.evaluate(pixel, place)) for place in places)
     window.picture(view, f"over-{ground}")
-    assert none.min() == none.max() and 60 < none.max() < 225
-    assert np.abs(strong - none).max() > 80
-    assert np.abs(fifth - none).max() > 15
+    # the picture itself is below
+    assert none.tolist() == [ground] * 3
+    assert np.abs(strong - none).max() > 40
+    assert 2 < np.abs(weak - none).max() < np.abs(strong - none).max() / 2
 
 
-@pytest.mark.parametrize(
-    ("length", "size", "dark"), [(60, (1280, 800), False), (700, NARROW, True)], ids=["columns", "running"]
-)
-def test_tokens_beyond_the_end_are_counted(
-    opened: Any, window: Any, length: int, size: tuple[int, int], dark: bool
-) -> None:
-    view = opened(make_scene(length, 1), size=size, dark=dark)
-    box, sign = (".board", ".tokens > .more") if length == 60 else (".list.rows", ".side.row .more")
-    end = view.locator(box).bounding_box()
+def test_a_uniform_map_is_pale_and_says_so(opened: Any) -> None:
+    view = opened(build_scene({"self": torch.full((1, 12, 12), 1 / 12)}))
+    wait_for_text(view, ".tokens .readout", "nearly uniform: about 1/12 each")
+    assert view.locator(".links path").count() == 0
+    assert luminances(view).min() > 0.85
+
+
+def test_the_scale_of_few_keys_is_0_to_1_and_of_many_by_uniform(opened: Any) -> None:
+    view = opened(build_scene({"self": torch.eye(12)[None]}))
+    assert view.locator(".map .legend span").all_inner_texts()[:2] == ["0", "1"]
+    assert luminances(view).min() < 0.2
+    many = torch.full((1, 300, 300), 0.5 / 299)
+    many[0].fill_diagonal_(0.5)
+    view = opened(build_scene({"self": many}))
+    assert view.locator(".map .legend span").all_inner_texts()[:2] == ["1× uniform", "8×"]
+    assert np.median(luminances(view)) > 0.9
+
+
+def test_the_scale_of_5000_keys(opened: Any) -> None:
+    # each query attends to 8 of 5,000 keys, and nearly uniformly to the others
+    rows = torch.full((1, 40, 5000), 0.2 / 4992)
+    rows[..., :8] = 0.1
+    view = opened(
+        build_scene({"self": rows}, [f"k{place}" for place in range(5000)], [f"q{place}" for place in range(40)])
+    )
+    assert view.locator(".map .legend span").all_inner_texts()[:2] == ["1× uniform", "8×"]
+    drawn = luminances(view)
+    assert drawn.min() < 0.2
+    assert np.median(drawn) > 0.9
+
+
+def luminances(view: Any) -> np.ndarray:
+    """Luminances of the pixels of all thumbnails of heads, from 0 to 1."""
+    pixels = view.evaluate("""() => [...document.querySelectorAll(".head canvas")].flatMap((canvas) =>
+        [...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data])""")
+    return np.array(pixels).reshape(-1, 4)[:, :3] @ [0.2126, 0.7152, 0.0722] / 255
+
+
+@pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), (NARROW, True)], ids=["wide", "narrow"])
+def test_tokens_beyond_the_end_are_counted(opened: Any, window: Any, size: tuple[int, int], dark: bool) -> None:
+    view = opened(make_scene(700, 1), size=size, dark=dark)
+    sign = ".side.row .more"
+    end = view.locator(".list.rows").bounding_box()
     below = sum(token.bounding_box()["y"] > end["y"] + end["height"] - 12 for token in view.locator(".rows li").all())
-    assert 0 < below < length
+    assert 0 < below < 700
     assert view.inner_text(sign) == f"… {below} more"
-    view.locator(".tokens").scroll_into_view_if_needed()
-    window.picture(view, f"more-{length}-{size[0]}")
+    window.picture(view, f"more-{size[0]}")
     view.locator(".rows li").last.scroll_into_view_if_needed()
     view.locator(sign).wait_for(state="hidden")
 
@@ -281,12 +333,10 @@ def test_a_long_text_runs_on_and_nothing_is_wider_than_a_telephone(opened: Any, 
     view = opened(make_scene(120, 3), size=NARROW, dark=True)
     assert view.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
     window.picture(view, "narrow-dark", whole=True)
-    assert view.is_checked(".tokens input")
     view.focus(".rows li")
-    wait_for_text(view, ".tokens .readout", "(row 0)")
+    wait_for_row(view, 0)
     assert view.locator(".columns li[style*=background]").count() > 0
-    view.uncheck(".tokens input")
-    assert view.locator(".tokens line").count() > 0
+    assert view.locator(".links path").count() == 0
 
 
 def test_twelve_layers_of_twelve_heads_of_512_tokens(opened: Any, tmp_path: Path) -> None:
@@ -306,5 +356,5 @@ def test_several_in_one_notebook_never_meet(window: Any, tmp_path: Path) -> None
     view = window.open(file)
     for index, length in enumerate((2, 3)):
         frame = view.frame_locator("iframe").nth(index)
-        frame.locator(".head canvas").first.wait_for()
+        frame.locator(".map canvas").first.wait_for()
         assert frame.locator(".rows li").count() == length

@@ -42,15 +42,22 @@ export function scaleOf(group, top = 1, isPicture = false) {
   const allowed = (row) => Math.max(1, Math.min(group.causal ? row + 1 + before : group.width, group.width));
   if (group.measure !== "weights" || !group.distribution) return { high: top || 1, allowed, ends: ["0", null] };
   if (group.width <= FEW && !isPicture) return { high: 1, allowed, ends: ["0", "1"] };
-  return { multiples: true, allowed, ends: ["1× uniform", `${FULL}×`] };
+  return { multiples: true, allowed, ends: ["1× uniform", `${Math.min(FULL, group.width)}×`] };
 }
 
 /** How much of its scale a weight of a row is, 0 to 1; `rooted` lets small ones be seen. */
 export function share(value, scale, row = 0, rooted = false) {
   const size = Math.abs(value) || 0;
-  const part = scale.multiples ? (size * scale.allowed(row) - 1) / (FULL - 1) : size / scale.high;
-  const bounded = Math.min(Math.max(part, 0), 1);
+  const allowed = scale.allowed?.(row);
+  // full at a weight of 1 at the latest
+  const part = scale.multiples ? (size * allowed - 1) / (Math.min(FULL, allowed) - 1) : size / scale.high;
+  const bounded = Math.min(Math.max(part || 0, 0), 1);
   return rooted ? Math.sqrt(bounded) : bounded;
+}
+
+/** The colour that is laid over pictures: it differs from black and from white. */
+export function overlay() {
+  return token("ramp").split(/\s+/)[3];
 }
 
 /** A share as a colour of CSS, and black or white, whichever can be read on it. */

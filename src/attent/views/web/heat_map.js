@@ -20,7 +20,7 @@ export class HeatMap {
     this.state = state;
     this.rooted = false;
     this.cell = [0, 0];
-    this.once = latest((error) => { this.readout.textContent = error.message; });
+    this.once = latest((error) => { this.canvas.width = 0; this.readout.textContent = error.message; });
     this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "map" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     this.legend = element("div", { class: "legend" });
@@ -52,11 +52,16 @@ export class HeatMap {
         this.draw();
       }));
     }
+    // what is drawn is of the matrix before
+    this.matrix = null;
+    this.node.classList.add("former");
+    this.readout.textContent = "";
     const { layer, head } = this.state.values;
     const room = Math.max(this.node.clientWidth - 8, 240);
     const level = Math.max(group.level ?? 0, Math.ceil(Math.log2(Math.max(group.height / TALLEST, group.width / room))));
     this.once(whole(this.source, group, layer, head, level), (matrix) => {
       this.matrix = matrix;
+      this.node.classList.remove("former");
       this.top = topOf(matrix.values);
       this.scale = scaleOf(group, this.top);
       this.follow(new Set(["place"]));
@@ -234,7 +239,8 @@ export class HeatMap {
   say() {
     const { step, width, exact } = this.matrix;
     const [row, column] = this.cell;
-    const value = number(this.matrix.values[row * width + column], exact);
+    const weight = this.matrix.values[row * width + column];
+    const value = number(weight, exact);
     const group = this.group();
     const texts = this.source.scene.texts;
     const name = (labels, at, count) => {
@@ -243,7 +249,7 @@ export class HeatMap {
     };
     const pooled = ofHowMany(row * step, column * step, step, group.height, group.width, "mean");
     this.readout.textContent = `${name(texts[group.rows].labels, row, group.height)} → ${name(texts[group.columns].labels, column, group.width)}: ${value}${pooled}`;
-    Object.assign(this.readout.dataset, { value, row: row * step, column: column * step });
+    Object.assign(this.readout.dataset, { value: weight, row: row * step, column: column * step });
     this.canvas.setAttribute("aria-label", `Matrix of ${group.title}, ${this.matrix.height} by ${width} cells: from the word of a row to that of a column. `
       + `Arrow keys move; Enter selects the row. ${this.readout.textContent}`);
   }

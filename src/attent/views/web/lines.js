@@ -170,11 +170,13 @@ export class Lines {
   look() {
     const { group, layer, head, side, place, places } = this.state.values;
     const found = side === null ? null : places.length ? combined(this.source, this.state.values) : this.source[side](group, layer, head, place);
-    this.once(Promise.resolve(found), (line) => { this.mark(line); this.say(line); });
+    this.node.classList.add("former");
+    this.once(Promise.resolve(found), (line) => { this.node.classList.remove("former"); this.mark(line); this.say(line); });
   }
 
   /** Say what is wrong, with nothing left of what was looked at before. */
   fail(error) {
+    this.node.classList.remove("former");
     this.mark(null);
     this.said.textContent = "";
     this.readout.textContent = error.message;

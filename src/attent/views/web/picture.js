@@ -1,6 +1,6 @@
 // A picture whose patches are tokens: the weights of a row over the picture, which stays recognisable below.
 
-import { legend, linked, scaleOf, share, token, topOf } from "./colours.js";
+import { legend, linked, overlay, scaleOf, share, token, topOf } from "./colours.js";
 import { element, moved } from "./elements.js";
 import { combined } from "./selection.js";
 import { latest } from "./state.js";
@@ -57,7 +57,8 @@ export class Picture {
     this.place = Math.min(side === "row" ? place : this.isPatch ? 0 : this.place ?? 0, rows.length - 1);
     const several = side === "row" && places.length > 1;
     this.name = several ? `the ${this.state.values.combine} of ${places.length} words` : visible(rows[this.place]);
-    this.once(several ? combined(this.source, this.state.values) : this.source.row(group.name, layer, head, this.place), (line) => { this.line = line; this.draw(); });
+    this.node.classList.add("former");
+    this.once(several ? combined(this.source, this.state.values) : this.source.row(group.name, layer, head, this.place), (line) => { this.node.classList.remove("former"); this.line = line; this.draw(); });
   }
 
   painted() {
@@ -85,7 +86,7 @@ export class Picture {
     const patches = this.line.values.subarray(before);
     const top = topOf(patches);
     const scale = scaleOf(this.group(), top, true);
-    context.fillStyle = token("weight");
+    context.fillStyle = overlay();
     patches.forEach((value, patch) => {
       context.globalAlpha = OPAQUE * share(value, scale, this.place);
       context.fillRect((patch % across) * wide, Math.floor(patch / across) * tall, wide, tall);

@@ -217,7 +217,7 @@ export class Run {
       const part = weights && scale ? share(value, scale, row) : 0;
       const colour = part > 0.01 ? shade(part) : { background: "", text: "" };
       [item.style.background, item.style.color] = [colour.background, colour.text];
-      item.title = weights && value > 0 ? short(value) : "";
+      item.dataset.weight = weights ? value : "";
     };
     if (this.shaded !== this.source || !this.read.children.length) {
       this.shaded = this.source;

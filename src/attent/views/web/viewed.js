@@ -58,6 +58,7 @@ export class Viewed {
     this.hasRead ||= Object.keys(asked).length > 0 || !isAddressed(this.which);
     this.state = show(this.root, source, map, { ...begin(groups, this.state?.values), ...asked }, this.ending.signal, this.which);
     this.source = source;
+    this.root.dataset.title = source.scene.title;
     if (focused) this.root.querySelectorAll(focused[0])[focused[1]]?.focus({ preventScroll: true });
   }
 
