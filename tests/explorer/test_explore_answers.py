@@ -59,6 +59,7 @@ def test_the_text_is_shaded_by_the_token_that_is_selected_and_says_whose(
     page.wait_for_timeout(300)
     assert is_shaded(0, last)
     page.keyboard.press("Escape")
+    page.locator(".grid h2").hover()
     # others are shown while they are pointed at
     page.locator(".written button").nth(1).hover()
     wait.so_that(page, lambda: is_shaded(1, last))
