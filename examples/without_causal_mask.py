@@ -1,4 +1,4 @@
-"""Train a decoder that can look ahead: its loss is low, and its translations are worthless.
+"""Train a decoder that can look ahead: its training loss is low, and its translations are worthless.
 
     python examples/without_causal_mask.py
 

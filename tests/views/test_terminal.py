@@ -17,7 +17,7 @@ def test_larger_weights_are_darker() -> None:
     assert drawn.splitlines()[:4] == ["one", "   a b c", "x │██    │ a 1.00", "y │  ▓▓▒▒│ b 0.60"]
     assert "█ from 3" in heat_map(panel(torch.tensor([[4.0, -2.0]]), ["x"], ["a", "b"]), columns=40)
     drawn = heat_map(panel(WEIGHT[:1], ["row"], ["ab", "long", "c"]), columns=40).splitlines()
-    assert drawn[:4] == ["       l", "       o", "       n", "     abg c"]
+    assert drawn[:4] == ["       l", "       o", "     a n", "     b g c"]
     drawn = heat_map(head_panels(torch.stack([WEIGHT, WEIGHT]), ["x", "y"], ["a", "b", "c"]), columns=40)
     assert drawn.index("head 0") < drawn.index("head 1")
 

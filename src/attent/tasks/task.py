@@ -28,7 +28,7 @@ from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.evaluation import Evaluation, Evaluator, Results, Say, TextScore, result_lines
 from attent.tasks.suggestions import Tables, count_lines, suggest
 from attent.text.batches import Examples
-from attent.text.tokenizer import Tokenizer
+from attent.text.tokenizer import Tokenizer, unknown_pieces
 from attent.training.loss import LossFunction
 from attent.training.settings import TrainingSettings
 from attent.views.build_scene import build_scene
@@ -283,6 +283,11 @@ class Inference:
         if not hasattr(run.tool, "map"):
             run.refuse()
         return build_scene(run.tool.map(text, gradients=gradients), title=text)
+
+    def unknown_words(self, run: TaskRun, text: str) -> list[str]:
+        """Return the words or signs of a text that a run does not know, without repetition, in order."""
+        tokenizer = getattr(run.tool, "tokenizer", None)
+        return [] if tokenizer is None else [piece.strip() or piece for piece in unknown_pieces(text, tokenizer)]
 
 
 class Task(Learning[C], Inference):

@@ -78,7 +78,8 @@ def _maximum(row: Sequence[float], keys: Sequence[str]) -> str:
 
 def _heading(keys: Sequence[str], cell: int) -> list[str]:
     """Return the column labels; they are written vertically if one is wider than its column."""
-    stacks = [[key] if width(key) <= cell else clusters(cut(key, MAX_HEADING)) for key in keys]
+    is_vertical = any(width(key) > cell for key in keys)
+    stacks = [clusters(cut(key, MAX_HEADING)) if is_vertical else [key] for key in keys]
     height = max(map(len, stacks), default=0)
     stacks = [[""] * (height - len(stack)) + stack for stack in stacks]
     return ["".join(pad(stack[line], cell, left=True) for stack in stacks).rstrip() for line in range(height)]

@@ -48,6 +48,8 @@ PICTURES: list[tuple[Mask, tuple[int, ...], str]] = [
     (Documents(PACKED), (2, 5), "··■■■\n··■■■"),
     (Documents(PACKED), (4, 5), "■■···\n··■■■\n··■■■\n··■■■"),
     (Documents(PACKED, torch.tensor([[0, 1, 2]])), (3, 5), "■■···\n··■■■\n·····"),
+    (Documents(PACKED[0]), (4, 5), "■■···\n··■■■\n··■■■\n··■■■"),
+    (Documents(PACKED[0], torch.tensor([0, 1, 2])), (3, 5), "■■···\n··■■■\n·····"),
     (Excluded(CHOSEN), (4, 5), "·■·■■\n■·■■■\n■■■■■\n■■■■·"),
     (Selected(CHOSEN), (4, 5), "■·■··\n·■···\n·····\n····■"),
     (PerHead([Causal(), Window(0, 1)]), (3,), "■··\n■■·\n■■■"),
@@ -88,6 +90,8 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Blocks(TABLE.expand(5, 1, 3, 3), 2).check(2, 3, 5, 5), ShapeError, "the table of blocks must begin with"),
     (lambda: Documents(PACKED).check(1, 1, 5, 11), ShapeError, "documents of keys must be (B|1, T) = (1, 11), got"),
     (lambda: Documents(PACKED.expand(2, 5)).check(3, 1, 5, 5), ShapeError, "documents of keys must be (B|1, T) = (3,"),
+    (lambda: Documents(PACKED[0]).check(2, 1, 5, 7), ShapeError, "documents of keys must be (B|1, T) = (2, 7), got"),
+    (lambda: Documents(PACKED[None]).check(1, 1, 5, 5), ShapeError, "documents of keys must be (B|1, T) = (1, 5), got"),
     (lambda: Documents(PACKED, PACKED).check(1, 1, 3, 5), ShapeError, "documents of queries must be (B|1, T) = (1, 3"),
     (lambda: Excluded(torch.ones(5, 7)), DTypeError, "excluded keys must be whole numbers, got torch.float32"),
     (lambda: Excluded(CHOSEN).check(2, 3, 7, 11), ShapeError, "excluded keys must be (B|1, H|1, Tq, n) = (2, 3, 7, n)"),
@@ -177,6 +181,14 @@ def test_a_query_sees_up_to_its_position(queries: int, keys: int, arguments: dic
     call = call_of("causal", 2, queries, keys, **arguments)
     allowed = call.allowed(call.pairs()).expand(2, 1, queries, keys)[:, 0]
     assert torch.equal(allowed, torch.arange(keys) < torch.tensor(expected)[..., None])
+
+
+def test_documents_of_one_text_need_no_axis_for_the_batch() -> None:
+    text = torch.randn(5, 3)
+    expected = torch.cat([attend(part, part, part) for part in (text[:2], text[2:])])
+    torch.testing.assert_close(attend(text, text, text, mask=Documents(PACKED[0])), expected)
+    batch = torch.stack([text, text])
+    torch.testing.assert_close(attend(batch, batch, batch, mask=Documents(PACKED[0]))[1], expected)
 
 
 def test_packed_documents_are_as_if_alone() -> None:

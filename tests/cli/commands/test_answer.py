@@ -59,6 +59,9 @@ def test_other_commands_take_the_run(attent, run: Path, tmp_path: Path) -> None:
     done = attent("show", run, f"{PASSAGE}\tWhere is Anna?", "--out", tmp_path / "a.html")
     assert done.code == 0 and (tmp_path / "a.html").is_file()
     assert any("Where" in line for line in done.out)
+    assert not any("Unknown" in line for line in done.out)
+    done = attent("show", run, f"{PASSAGE}\tWhere is the zebra?")
+    assert (done.code, done.out[-1]) == (0, "Unknown to this run: 'zebra'.")
     assert attent("walk", run, f"{PASSAGE}\tWhere is Anna?").code == 0
     done = attent("ablate", run, tmp_path / "a.html")
     assert (done.code, "answers questions: attent answer" in done.err[-1]) == (2, True)

@@ -67,3 +67,16 @@ def test_a_run_that_fills_blanks_is_shown(attent, filling_folder: Path, tmp_path
     done = attent("show", filling_folder, "the dog was [MASK] .", "--out", tmp_path / "map.html")
     assert (done.code, done.out[0]) == (0, "encoder.layers.0.self_attention, mean over 2 heads")
     assert '"self-attention"' in (tmp_path / "map.html").read_text(encoding="utf-8")
+
+
+def test_words_have_no_space_before_them_and_unknown_ones_are_named(
+    attent, filling_folder: Path, run_folder: Path
+) -> None:
+    done = attent("show", filling_folder, "the Dog was zebra , zebra .", "--head", "all")
+    # an unknown word is read in lower case if that is known
+    assert (done.code, done.out[-1]) == (0, "Unknown to this run: 'zebra'.")
+    rows = [line.split("│")[0].strip() for line in done.out if "│" in line]
+    assert rows == ["the", "Dog", "was", "zebra", ",", "zebra", "."] * 2
+    assert not any("␣" in line for line in done.out)
+    # a run of characters has spaces of its own
+    assert attent("show", run_folder, TEXT).out[-1] == "␣ space"

@@ -29,6 +29,13 @@ def test_a_position_a_mask_a_second_text_vectors_and_the_whole_layer(attent, tmp
     file.write_text("a 1 2 3\nb 4 5 6\n, 7 8 9\n", encoding="utf-8")
     done = attent("walk", "A, b", "--vectors", file)
     assert done.out == str(walk("A , b", vectors=word_vectors.read(file))).splitlines()
+    # words without a vector are left out if two are left
+    done = attent("walk", "The a, the b c.", "--vectors", file, "--cross", "b a d")
+    assert done.out == str(walk("a , b", cross="b a", vectors=word_vectors.read(file))).splitlines()
+    reports = ["left out, without a vector: 'The', 'the', 'c', '.'", "left out, without a vector: 'd'"]
+    assert (done.code, done.err) == (0, reports)
+    done = attent("walk", "The a", "--vectors", file)
+    assert (done.code, done.out, done.err) == (2, [], ["attent: there is no vector for 'The'"])
     # without a text the cat sits on the mat
     assert attent("walk").out == str(walk("The cat sat on the mat")).splitlines()
     assert not any("scaled" in line for line in attent("walk", "--no-scale").out)

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,6 +39,9 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
     assert list(judged.results(scores)) == ["held-out dates", "held-out combinations"]
     translator = Translator(model, *learnt.tokenizers)
     assert evaluate_generated(translator, {"none": []}) == {}
+    stored, source = SimpleNamespace(tool=translator), corpus.validation[0].source
+    assert task.unknown_words(stored, f"{source}字½字") == ["字", "½"]  # pyright: ignore[reportArgumentType]
+    assert task.unknown_words(stored, source) == []  # pyright: ignore[reportArgumentType]
     scores = evaluate_generated(translator, {"some": corpus.validation})["some"]
     assert {*scores} == {"pairs", "exact_match", "year_alignment", "AER"}
     encoded = task.encode(corpus, learnt)

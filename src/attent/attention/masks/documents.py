@@ -20,14 +20,20 @@ class Documents(Mask):
     Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination", §3.2 (arXiv:2107.02027).
 
     Args:
-        keys: the document number of each key, (B, Tk); negative for padding, which no query attends to.
-        queries: the document number of each query, (B, Tq); by default a query at position p is in the document of key
-            p.
+        keys: the document number of each key, (B, Tk), or (Tk,), the same in all sequences; negative for padding, which
+            no query attends to.
+        queries: the document number of each query, (B, Tq) or (Tq,); by default a query at position p is in the
+            document of key p.
     """
 
     keys: Tensor
     queries: Tensor | None = None
     aliases: ClassVar[tuple[str, ...]] = ("segments", "packed")
+
+    def __post_init__(self) -> None:
+        for name, table in (("keys", self.keys), ("queries", self.queries)):
+            if table is not None and table.dim() == 1:
+                object.__setattr__(self, name, table[None])
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """Return which pairs may attend, (B, 1, Tq, Tk)."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -56,9 +57,10 @@ def show(
         raise ArgumentError("--find reads all heads: leave out the options of a drawing, and --translation")
     model = loading.pretrained(run)
     if model is None:
-        scene_of = partial(_scene, loading.stored_run(run), translation=translation, as_page=as_page)
+        stored = loading.stored_run(run)
+        scene_of = partial(_scene, stored, translation=translation, as_page=as_page)
     else:
-        scene_of = partial(model.scene, target=translation)
+        stored, scene_of = None, partial(model.scene, target=translation)
     if find is not None:
         from attent.alignment.word_pairs import ranking_lines
 
@@ -67,12 +69,19 @@ def show(
         scene, choice = scene_of(text), "all" if head == "all" else "mean" if number is None else number
         if without_special:
             scene = scene.without() if model is None else scene.without(model.special_labels)
-        from attent.views.panel import panels, panels_of
+        from attent.views.panel import Panel, panels, panels_of
 
-        if model is None:
-            _draw(scene, panels_of(scene, kind, layer, choice), out)
-        else:
+        if stored is None:
             _draw(scene, panels(scene, kind or "", -1 if layer is None else layer, choice), out)
+        else:
+            drawn = panels_of(scene, kind, layer, choice)
+            if _has_whole_words(stored.tool):
+                drawn = (
+                    _plain(drawn)
+                    if isinstance(drawn, Panel)
+                    else {name: _plain(panel) for name, panel in drawn.items()}
+                )
+            _draw(scene, drawn, out)
 
 
 def _draw(scene: Scene, drawn: Panel | dict[str, Panel], out: Path | None) -> None:
@@ -97,4 +106,21 @@ def _scene(run: StoredRun, text: str, translation: str | None, as_page: bool) ->
     options = {} if translation is None else {"translation": translation}
     if options.keys() - options_of(run.task.scene):
         raise ArgumentError(f"--translation is for runs that translate, but {run.path} {run.task.does}")
-    return run.task.scene(run, text, gradients=as_page, **options)
+    scene, unknown = run.task.scene(run, text, gradients=as_page, **options), run.task.unknown_words(run, text)
+    note = f"Unknown to this run: {', '.join(map(repr, unknown))}."
+    return replace(scene, notes=(*scene.notes, note)) if unknown else scene
+
+
+def _has_whole_words(tool: Any) -> bool:
+    """Return whether every token of a run is a word or a sign."""
+    from attent.text.tokenizer import WordTokenizer
+
+    names = "tokenizer", "source_tokenizer", "target_tokenizer"
+    tokenizers = [tokenizer for name in names if (tokenizer := getattr(tool, name, None)) is not None]
+    return bool(tokenizers) and all(isinstance(tokenizer, WordTokenizer) for tokenizer in tokenizers)
+
+
+def _plain(panel: Panel) -> Panel:
+    """Return a panel with labels without the space before each word."""
+    rows, columns = (tuple(label.removeprefix(" ") or label for label in side) for side in (panel.rows, panel.columns))
+    return replace(panel, rows=rows, columns=columns)

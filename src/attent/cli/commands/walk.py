@@ -18,6 +18,7 @@ from attent.setting import Bound, Flag, Help
 from attent.text.sources import check_utf8
 
 if TYPE_CHECKING:
+    from attent.text.word_vectors import WordVectors
     from attent.views.render_walk import Walk
 
 ENDINGS = (".html", ".htm")
@@ -125,8 +126,22 @@ def _walk_text(sentence: str, text: TextOptions, *, whole: bool) -> Walk:
 
         # files of vectors often have words in lower case only
         forms = {form for word in split_words(f"{sentence} {text.cross or ''}") for form in (word, word.lower())}
-        options["vectors"] = word_vectors.read(text.vectors, forms)
+        vectors = options["vectors"] = word_vectors.read(text.vectors, forms)
+        sentence, options["cross"] = _with_vectors(sentence, vectors), text.cross and _with_vectors(text.cross, vectors)
     return walk_text(sentence, whole=whole, **_without_none(options))
+
+
+def _with_vectors(text: str, vectors: WordVectors) -> str:
+    """Return a text without the words that have no vector, which are reported; as it is if fewer than two are left."""
+    from attent.views.walk import split_words
+
+    words = split_words(text)
+    known_words = [word for word in words if word in vectors or word.lower() in vectors]
+    if not 2 <= len(known_words) < len(words):
+        return text
+    missing = dict.fromkeys(word for word in words if word not in known_words)
+    say(f"left out, without a vector: {', '.join(map(repr, missing))}")
+    return " ".join(known_words)
 
 
 def _layer(text: str | None) -> tuple[bool, int | None]:

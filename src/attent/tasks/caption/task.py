@@ -105,6 +105,9 @@ class CaptionTask(Task[CaptionCorpus]):
         """
         return run.tool.scene(text, translation, gradients=gradients)
 
+    def unknown_words(self, run: TaskRun, text: str) -> list[str]:
+        return []
+
 
 class CaptionEvaluator(Evaluator):
     """Evaluates a captioner on the held-out parts of its corpus."""

@@ -355,6 +355,9 @@ class MaskedLMTask(Task[LinesCorpus]):
         table["ways"] = table.pop("scores")
         return Evaluation(table, masked_lm_lines(report))
 
+    def unknown_words(self, run: TaskRun, text: str) -> list[str]:
+        return run.tool.unknown_words(text)
+
     def judge(self, run: TaskRun, file: str, metric: str, say: Say, *, limit: int | None = None) -> BlankJudge:
         fill_mask: FillMask = run.tool
         texts = [line for line in read_lines(file) if line.strip()][:limit]

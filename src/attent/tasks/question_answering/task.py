@@ -182,6 +182,9 @@ class QuestionAnsweringTask(Task[ClassificationCorpus]):
         results = AnswerEvaluator(run.tool, {str(labelled): lines}).results({})
         return Evaluation(results, result_lines(results))
 
+    def unknown_words(self, run: TaskRun, text: str) -> list[str]:
+        return super().unknown_words(run, " ".join(words_of(text)))
+
 
 def _lines(corpus: ClassificationCorpus, rows: np.ndarray | None = None) -> list[str]:
     """Return some lines of a corpus, or all."""

@@ -45,7 +45,7 @@ from attent.text.disk_texts import DiskBitext, TemporaryFolder, save_bitext
 from attent.text.readers import TextPair, chunks, read_with_references, split_pair
 from attent.text.settings import TextSettings, limit_length
 from attent.text.text import Pair, ReadReport
-from attent.text.tokenizer import CharTokenizer, Tokenizer
+from attent.text.tokenizer import CharTokenizer, Tokenizer, unknown_pieces
 from attent.text.units import spacing
 from attent.training.loss import LossFunction, mean_loss, translation_cross_entropy
 from attent.training.settings import TrainingSettings
@@ -355,6 +355,10 @@ class TranslationTask(Task[ParallelCorpus]):
         translator: Translator = run.tool
         source = translator.read(text)
         return build_scene(translator.map(source, translation, gradients=gradients), title=source.text)
+
+    def unknown_words(self, run: TaskRun, text: str) -> list[str]:
+        translator: Translator = run.tool
+        return [piece.strip() for piece in unknown_pieces(translator.read(text).text, translator.source_tokenizer)]
 
 
 class TranslationEvaluator(Evaluator):
