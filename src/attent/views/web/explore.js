@@ -23,7 +23,7 @@ async function start(root) {
   const runs = about.runs.map((run, number) => new Run(server, number, run, about.runs.length === 1));
   const columns = element("div", { class: runs.length > 1 ? "runs beside" : "runs" }, ...runs.map((run) => run.node));
   const name = about.runs.length === 1 ? [element("h1", {}, element("bdi", { text: about.runs[0].name }))] : [];
-  const head = element("header", { class: "head" }, mark(`/${location.hash.split("&")[0]}`), ...name, ...(runs.length ? [box(about, runs)] : []));
+  const head = element("header", { class: "top" }, mark(`/${location.hash.split("&")[0]}`), ...name, ...(runs.length ? [box(about, runs)] : []));
   root.replaceChildren(head, ...(runs.length ? [columns] : []), ...fixed);
   for (const [place, number] of about.scenes.entries()) {
     const title = element("h1");

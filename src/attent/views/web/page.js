@@ -9,6 +9,6 @@ import { show } from "./view.js";
 export function start(root) {
   const source = new EmbeddedSource();
   const view = element("div");
-  root.replaceChildren(element("header", { class: "head" }, mark(), element("h1", {}, element("bdi", { text: source.scene.title || "Attention" }))), view);
+  root.replaceChildren(element("header", { class: "top" }, mark(), element("h1", {}, element("bdi", { text: source.scene.title || "Attention" }))), view);
   show(view, source, HeatMap, readAddress(source));
 }

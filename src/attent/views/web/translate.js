@@ -39,7 +39,7 @@ class Translator {
     fill(this.source, sources, languages.length > 1 ? AUTO : languages[0].code);
     this.fillTargets(settings.language.target.code);
     this.nodes = [
-      element("header", { class: "head" }, mark("./"), element("h1", { text: "Translate" })),
+      element("header", { class: "top" }, mark("./"), element("h1", { text: "Translate" })),
       element("div", { class: "languages" }, this.source, this.swap, this.target),
       element("div", { class: "pair" },
         element("section", { class: "card", "aria-label": "text" }, this.text, element("div", { class: "line" }, this.count)),

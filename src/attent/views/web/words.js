@@ -61,11 +61,11 @@ export function number(value, exact = true) {
   return (size < 0.0001 || size >= 10000 ? value.toExponential(digits - 1) : value.toPrecision(digits)).replace("-", "−");
 }
 
-/** A weight in two decimals; nothing that is there is written as zero. */
+/** A weight in two decimals, or two digits of a small one. */
 export function short(value) {
   if (Number.isNaN(value)) return "–";
   const size = Math.abs(value);
-  const text = size > 0 && size < 0.005 ? "< 0.01" : size.toFixed(2);
+  const text = size >= 0.01 || size === 0 ? size.toFixed(2) : size < 0.0001 ? size.toExponential(0).replace("-", "−") : size.toPrecision(2);
   return value < 0 ? `−${text}` : text;
 }
 
