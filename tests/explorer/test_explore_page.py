@@ -231,7 +231,7 @@ def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
         wait.until(page, f"{heads.format(' canvas')} === {heads.format('')}")
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
     wait.until(page, "document.querySelector('.zoom .level').textContent.includes('the server does not answer')")
-    wait.until(page, "document.querySelector('.tokens .readout').textContent.includes('does not answer')")
+    wait.until(page, "document.querySelector('.answer .readout').textContent === 'the server does not answer'")
     request_count = len(window.requests)
     page.wait_for_timeout(1000)
     assert window.requests[request_count:] == []

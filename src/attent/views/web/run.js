@@ -39,7 +39,11 @@ export class Run {
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     // the token of the answer whose weights are shown, and the one that is selected
     [this.place, this.chosen] = [0, null];
-    this.latest = latest(() => {});
+    this.latest = latest((error) => {
+      this.shade(null);
+      this.links.draw([]);
+      this.readout.textContent = error.message;
+    });
     this.written = new Hypothesis(this.stream?.name, (prefix, more) => this.ask({ ...this.asked, prefix, more }), (place, how) => this.point(place, how));
     this.board = element("div", { class: "board" }, this.read, this.written.list);
     this.links = new Links(this.board);
@@ -97,6 +101,7 @@ export class Run {
       const shown = this.viewed.source?.scene.groups.find((one) => one.name === group);
       const chosen = side === "row" && changed.has("place") && !this.isPointing ? this.placeOf(shown, place) : null;
       if (chosen !== null) this.chosen = this.place = chosen;
+      if (isAnotherMap(changed) && side === null) this.point(null, null);
       if (isAnotherMap(changed) || chosen !== null) this.shadeBy(this.place);
     });
   }
@@ -236,7 +241,7 @@ export class Run {
     if (how === "over" && this.written.isOpen) return;
     if (how === "choose") this.chosen = place;
     const shown = place ?? this.chosen;
-    if (shown === null) return;
+    if (shown === null || !this.written.steps[shown]) return;
     this.shadeBy(shown);
     const { source, state } = this.viewed;
     // what is selected stays while others are passed over
