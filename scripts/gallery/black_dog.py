@@ -50,9 +50,9 @@ class Readings(NamedTuple):
 def read(folder: Path) -> Readings:
     """Return the cross-attention of the sentence in a run, without the row that ends the translation."""
     (cross,) = (part for name, part in attent.load(folder).map(SENTENCE).items() if "cross" in name)
-    words = [[label.strip() for label in labels] for labels in (cross.columns, cross.rows[:-1])]
+    source, target = ([label.strip() for label in labels] for labels in (cross.columns, cross.rows[:-1]))
     rows = cross.weights[0].mean(0)[:-1].tolist()
-    return Readings(*words, [[round(weight, 4) for weight in row] for row in rows])
+    return Readings(source, target, [[round(weight, 4) for weight in row] for row in rows])
 
 
 def links(row: list[float]) -> dict[int, float]:
