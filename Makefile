@@ -23,9 +23,10 @@ bench: .venv/installed-dev
 docs: .venv/installed-dev
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
-# docs/gallery.md and its pictures; PLATES names some of them, and ATTENT_DATA the folder of corpora.
+# docs/gallery.md and its pictures, and the picture of the first page; PLATES names some of them, and ATTENT_DATA the folder of corpora.
 gallery: .venv/installed-dev
 	PYTHONPATH=scripts .venv/bin/python -m gallery $(PLATES)
+	PYTHONPATH=scripts .venv/bin/python -m gallery.black_dog
 
 format: .venv/installed-dev
 	.venv/bin/ruff check --fix .

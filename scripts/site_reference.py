@@ -77,8 +77,11 @@ def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def code(text: str) -> str:
-    """Return lines of code as HTML in which Markdown does not treat a blank line as the end."""
-    return f"<pre><code>{escape(text, quote=False)}</code></pre>".replace("\n", "&#10;")
+    """Return lines of code as HTML in which Markdown does not treat a blank line as the end.
+
+    Without buttons for copying: the theme's script takes seconds to place hundreds of them.
+    """
+    return f"<pre class='no-copy'><code>{escape(text, quote=False)}</code></pre>".replace("\n", "&#10;")
 
 
 def paragraphs(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LEARN = ROOT / "docs" / "learn"
 # Not parsed as YAML: the file names Python objects, which a safe loader refuses.
-NAMES = re.findall(r"^      - (\d+) [^:\n]+: learn/(\S+)\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
+NAMES = re.findall(r"^  - (\d+) [^:\n]+: learn/(\S+)\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
 ORDER = [name for _, name in NAMES]
-HEADER = re.compile(r"\*Page (\d+) of (\d+) · (\d+) minutes · \[Does your text use other words\?\]\(\.\./words\.md\)\*")
+START = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 FIGURE = re.compile(r'^<div class="live-figure" id="figure-(\S+)" markdown>\n\n(.+?)\n\n</div>$', re.M | re.S)
 SENTENCE = re.compile(r"black|dog|sings|noir|chien|chante")
 
@@ -29,17 +30,27 @@ def test_the_navigation_lists_all_pages_of_the_course_by_number() -> None:
 
 
 @each_page
-def test_a_page_says_where_it_stands_and_where_the_reader_goes_next(name: str) -> None:
+def test_a_page_begins_with_the_page_before_and_ends_with_the_next(name: str) -> None:
     text, index = text_of(name), ORDER.index(name)
-    header = HEADER.search(text.split("\n\n")[1])
-    assert header, name
-    number, pages, minutes = map(int, header.groups())
-    assert (number, pages) == (index + 1, len(ORDER)) and minutes <= 12
+    # scripts/site_course.py writes it
+    assert not re.search(r"\bpage \d+ of|\bminutes\b.*words\.md", text, re.I)
     sections = re.split(r"^## ", text, flags=re.M)
     if index:
         assert f"({ORDER[index - 1]}.md)" in sections[0], "the page before"
-    if number < pages:
+    if index + 1 < len(ORDER):
         assert sections[-1].startswith("What the next page mends\n") and f"({ORDER[index + 1]}.md)" in sections[-1]
+
+
+def test_the_head_of_a_page_has_its_number_and_the_minutes_of_the_start_page() -> None:
+    hook = runpy.run_path(str(ROOT / "scripts" / "site_course.py"))
+    order = [f"learn/{name}.md" for name in ORDER]
+    course = hook["minutes"](START, order)
+    assert [*course] == order and all(0 < minutes <= 12 for minutes in course.values())
+    head = hook["head"]("learn/scores.md", course)
+    assert head.startswith(f'<p class="place">page 3 of 11, {course["learn/scores.md"]} minutes<span ')
+    assert (head.count("<i>"), head.count("<b>")) == (3, 8)
+    with pytest.raises(ValueError, match=r"index\.md lists learn/recurrent\.md, .*, but mkdocs\.yml learn/masks\.md"):
+        hook["minutes"](START, order[8:])
 
 
 @each_page
@@ -57,10 +68,8 @@ def test_the_sentence_is_on_every_page(name: str) -> None:
 
 
 def test_the_list_on_the_start_page_is_that_of_the_pages() -> None:
-    start = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^(\d+)\. \[[^]]+\]\(learn/(\S+)\.md\), (\d+) minutes: ", start, re.M)
-    expected = [(number, name, header[3]) for number, name in NAMES if (header := HEADER.search(text_of(name)))]
-    assert rows == expected
+    rows = re.findall(r"^(\d+)\. \[[^]]+\]\(learn/(\S+)\.md\), \d+ minutes: ", START, re.M)
+    assert rows == NAMES
 
 
 def test_softmax_is_written_down_before_it_is_used() -> None:

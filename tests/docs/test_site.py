@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from attent.views.palette import color
+
 ROOT = Path(__file__).parents[2]
 
 # What a browser fetches by itself when it meets the element; links that a person may follow are others.
@@ -41,7 +43,50 @@ BOXES = """[...document.querySelectorAll("math")].map((equation) => {
   const [left, right] = [Math.min(...parts.map((part) => part.left)), Math.max(...parts.map((part) => part.right))];
   return [box.width, box.height, ...(equation.closest("table") ? [0, 0] : [left, right])];
 })"""
+# What is wider than the window and in no box that scrolls.
+BEYOND = """[...document.querySelectorAll("article *, header *, footer *")].filter((part) => {
+  const box = part.getBoundingClientRect();
+  if (!box.width || !box.height || (box.right <= innerWidth + 1 && box.left >= -1)) return false;
+  for (let outer = part.parentElement; outer !== document.body; outer = outer.parentElement)
+    if (getComputedStyle(outer).overflowX !== "visible") return false;
+  return true;
+}).map((part) => part.outerHTML.slice(0, 80))"""
+# The colors of the page; and the beginning, size, color and ground of each text, but for mathematics and drawings.
+TEXTS = """(() => {
+  const style = getComputedStyle(document.body), texts = [];
+  const ground = (part) => {
+    for (; part; part = part.parentElement) {
+      const color = getComputedStyle(part).backgroundColor;
+      if (!color.startsWith("rgba(")) return color;
+    }
+  };
+  for (const part of document.querySelectorAll("body *")) {
+    const own = [...part.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim()).join("");
+    if (!own || part.closest("math, svg, sup, sub, script, style, .headerlink") || !part.checkVisibility()) continue;
+    const { fontSize, color } = getComputedStyle(part);
+    texts.push([own.slice(0, 40), parseFloat(fontSize), color, ground(part)]);
+  }
+  return [[style.backgroundColor, style.color], texts];
+})()"""
+# Characters of each line of prose that another line follows.
+LINES = """[...document.querySelectorAll("article > p, article > ul > li")].flatMap((part) => {
+  const counts = new Map(), range = document.createRange();
+  const texts = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+  if (part.querySelector("math")) return [];
+  while (texts.nextNode())
+    for (let place = 0; place < texts.currentNode.length; place++) {
+      range.setStart(texts.currentNode, place);
+      range.setEnd(texts.currentNode, place + 1);
+      const { top, height, width } = range.getBoundingClientRect();
+      const line = Math.round((top + height / 2) / 14);
+      if (width) counts.set(line, (counts.get(line) ?? 0) + 1);
+    }
+  return [...counts.values()].slice(0, -1);
+})"""
 TEX = re.compile(r'class="arithmatex">\s*\\[(\[]|\$\$')
+
+
+both_schemes = pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 
 
 class Fetches(HTMLParser):
@@ -111,6 +156,19 @@ def test_pictures_bring_their_background() -> None:
     assert not [path for path in pictures if any(Image.open(path).convert("RGBA").getchannel("A").histogram()[:255])]
 
 
+def hexadecimal(style: str) -> str:
+    """A color as a browser computes it, rgb(1, 2, 3), as #RRGGBB."""
+    return "#" + "".join(f"{int(channel):02X}" for channel in re.findall(r"\d+", style)[:3])
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.2, contrast ratio."""
+    channels = ([int(name[place : place + 2], 16) / 255 for place in (1, 3, 5)] for name in (one, other))
+    linear = ([c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color] for color in channels)
+    dim, bright = sorted(0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in linear)
+    return (bright + 0.05) / (dim + 0.05)
+
+
 def search(opened: Any, words: str) -> list[str]:
     """The addresses that a page's own search finds."""
     opened.click(".md-search__form input")
@@ -132,21 +190,101 @@ def test_the_search_works_from_disk_for_options_and_settings_too(site: Path, win
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@both_schemes
 def test_pages_fit_a_phone(site: Path, window: Any, dark: bool) -> None:
     opened = window.open(site / "index.html", size=(390, 844), dark=dark)
-    assert opened.evaluate("document.body.dataset.mdColorScheme") == ("slate" if dark else "default")
     window.picture(opened, f"site-narrow-{'dark' if dark else 'light'}")
     # 404.html is for a server, at its root
     for page in sorted(site.rglob("*.html")):
         if page.name != "404.html":
             opened.goto(page.as_uri())
             assert opened.evaluate("document.documentElement.scrollWidth") <= 390, page
+            assert not opened.evaluate(BEYOND), page
     window.check()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@both_schemes
+def test_text_is_legible_in_the_colors_of_the_design(site: Path, window: Any, dark: bool) -> None:
+    opened = window.open(site / "index.html", dark=dark)
+    for name in ("index", "learn/recurrent", "learn/scores", "learn/heads", "formula", "reference/settings"):
+        opened.goto((site / f"{name}.html").as_uri())
+        (paper, ink), texts = opened.evaluate(TEXTS)
+        assert (hexadecimal(paper), hexadecimal(ink)) == (color("paper", dark=dark), color("ink", dark=dark))
+        assert len(texts) > 50
+        for text, size, front, back in texts:
+            assert contrast(hexadecimal(front), hexadecimal(back)) >= 4.5, (name, text)
+            assert size >= 14, (name, text)
+    window.check()
+
+
+@pytest.mark.slow
+def test_the_first_page_shows_the_sentence_beside_its_attention_then_three_doors(site: Path, window: Any) -> None:
+    opened = window.open(site / "index.html")
+    left, right = (opened.locator(".first > div").nth(place).bounding_box() for place in (0, 1))
+    # 5 : 7, without the gap
+    assert left["width"] / right["width"] == pytest.approx(5 / 7, abs=0.01) and left["x"] < right["x"]
+    picture = opened.locator(".first svg")
+    assert " ".join(picture.locator(".word").all_text_contents()) == "the black dog sings le chien noir chante"
+    assert picture.get_attribute("aria-label").startswith('The sentence "the black dog sings"')
+    doors = [opened.locator(".doors > div").nth(place) for place in range(3)]
+    assert [door.locator("h2 a:not(.headerlink)").inner_text() for door in doors] == [
+        "Learn",
+        "See your model",
+        "Train",
+    ]
+    assert len({door.bounding_box()["y"] for door in doors}) == 1
+    last = doors[-1].bounding_box()
+    assert last["y"] + last["height"] <= 800
+    assert opened.locator("pre").first.bounding_box()["y"] > last["y"] + last["height"]
+    opened.set_viewport_size({"width": 390, "height": 844})
+    assert len({opened.locator(".first > div").nth(place).bounding_box()["x"] for place in (0, 1)}) == 1
+    window.check()
+
+
+@pytest.mark.slow
+def test_a_page_of_the_course_says_where_the_reader_is(site: Path, window: Any) -> None:
+    opened = window.open(site / "learn" / "scores.html")
+    assert opened.inner_text(".place").strip() == "page 3 of 11, 9 minutes"
+    assert opened.locator(".md-nav--primary > ul > li > .md-nav__link--active:visible").inner_text() == "3 Scores"
+    hidden = [label for label in ("Translate your own pairs", "Design") if opened.get_by_text(label).first.is_visible()]
+    assert not hidden, "other sections are closed"
+    assert 40 < max(opened.evaluate(LINES)) <= 68
+    opened.set_viewport_size({"width": 390, "height": 844})
+    links = opened.locator(".md-footer__link")
+    assert [link.inner_text().split("\n")[-1] for link in links.all()] == [
+        "2 Queries, keys and values",
+        "4 Normalizers",
+    ]
+    assert all(link.bounding_box()["width"] <= 195 for link in links.all())
+    window.check()
+
+
+@pytest.mark.slow
+def test_tables_show_equations_and_a_link_to_the_file_on_a_phone(site: Path, window: Any) -> None:
+    opened = window.open(site / "learn" / "scores.html", size=(390, 844))
+    rows = opened.locator("table:has(td.file) tbody tr").all()
+    assert len(rows) == 9
+    for row in rows:
+        assert not row.locator("td.file").is_visible()
+        equation = row.locator("math").bounding_box()
+        assert equation["x"] >= 0 and equation["x"] + equation["width"] <= 390
+    rows[1].get_by_role("link", name="file").click()
+    opened.wait_for_url("**/source/attention/scores/scaled_dot.html")
+    assert "class ScaledDot" in opened.inner_text("pre")
+    window.check()
+
+
+def test_the_style_sheet_has_no_color_of_its_own(site: Path) -> None:
+    own = (site / "figures" / "site.css").read_text(encoding="utf-8")
+    assert not re.findall(r"#[0-9a-fA-F]{3,8}\b|\b(?:rgb|hsl|oklch)a?\(", own)
+    tokens = ROOT / "src" / "attent" / "views" / "web" / "tokens.css"
+    assert (site / "figures" / "tokens.css").read_bytes() == tokens.read_bytes()
+    assert set(re.findall(r"var\(--(?!md-)([\w-]+)", own)) <= set(re.findall(r"--([\w-]+):", tokens.read_text("utf-8")))
+
+
+@pytest.mark.slow
+@both_schemes
 def test_equations_are_drawn_on_a_phone(site: Path, window: Any, dark: bool) -> None:
     pages = [page for page in sorted(site.rglob("*.html")) if "<math " in page.read_text(encoding="utf-8")]
     assert {"formula.html", "scores.html", "heads.html"} <= {page.name for page in pages}
@@ -190,3 +328,19 @@ def test_links_out_of_the_site_become_names_and_lead_somewhere() -> None:
         assert hook["without_links"](written, PurePosixPath("docs/page.md")) == text
     with pytest.raises(FileNotFoundError, match=r"missing\.toml"):
         hook["without_links"]("[a](../missing.toml)", PurePosixPath("docs/page.md"))
+
+
+def test_tables_of_files_get_links_in_their_first_column() -> None:
+    hook = runpy.run_path(str(ROOT / "scripts" / "site_source.py"))
+    assert hook["source"]("scores/dot.py") == "src/attent/attention/scores/dot.py"
+    assert hook["source"]("layers/residual.py") == hook["source"]("src/attent/layers/residual.py")
+    assert hook["source"]("scripts/names.py") is hook["source"]("scores/missing.py") is None
+    link = '<a class="source" href="a.html"><code>a.py</code></a>'
+    head = "<tr><th>step</th><th>equation</th><th>file</th><th>in</th></tr>"
+    rows = ("1", "x", link, "y"), ("2", "z", "same file", "")
+    body = ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows]
+    changed = hook["with_links"](f"<table>{head}{''.join(body)}</table>")
+    assert changed.count('<a class="file" href="a.html">file</a></td>') == 2
+    assert f'<td class="file">{link}</td><td data-head="in">y</td>' in changed and "<td>x</td>" in changed
+    first = "<table><tr><th>file</th><th>contents</th></tr><tr><td>config.json</td><td>x</td></tr></table>"
+    assert hook["with_links"](first) == first
