@@ -175,7 +175,7 @@ class Explanation:
 
     chosen: str
     reasons: dict[str, str]  # why each of the others does not run, by name
-    # the leaf path of the implementation, such as "block_sparse" of sdpa or "row_tiles" of tiled; "batch" if it has
+    # the leaf path of the implementation, such as "products" of sdpa or "row_tiles" of tiled; "batch" if it has
     # only one; "varlen" if each sequence of the batch is computed separately, with only the keys that it needs
     variant: str = "batch"
     # the machine's row of `backends.heuristics` that decided between dense attention and PyTorch's; None if there was

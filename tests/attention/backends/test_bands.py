@@ -100,18 +100,18 @@ def test_what_is_mostly_seen_is_not_gathered_and_a_row_that_sees_nothing_asks_fo
 
 
 def test_sparse_only_where_enough_is_hidden_of_many() -> None:
-    assert bands.worthwhile_bands(make_call(Window(3, 0)), 0.5, 64 * 64) is not None
-    assert bands.worthwhile_bands(make_call(Window(3, 0)), 0.5, 64 * 64 + 1) is None
-    assert bands.worthwhile_bands(make_call(Window(40, 0)), 0.5, 1) is None
-    assert bands.worthwhile_bands(make_call(None), 0.5, 1) is None
-    assert bands.worthwhile_bands(make_call(Window(3, 0), 63), 0.5, 1) is None
+    assert bands.is_worthwhile(make_call(Window(3, 0)), 0.5, 64 * 64)
+    assert not bands.is_worthwhile(make_call(Window(3, 0)), 0.5, 64 * 64 + 1)
+    assert not bands.is_worthwhile(make_call(Window(40, 0)), 0.5, 1)
+    assert not bands.is_worthwhile(make_call(None), 0.5, 1)
+    assert not bands.is_worthwhile(make_call(Window(3, 0), 63), 0.5, 1)
     # all heads count
-    assert bands.worthwhile_bands(make_call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64) is not None
+    assert bands.is_worthwhile(make_call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64)
 
 
 def test_the_ends_of_a_span_lie_within_the_keys() -> None:
     sample = prepare(torch.zeros(5, 1), torch.zeros(7, 1), torch.zeros(7, 1), mask=Window(1, 1), query_start=5).call
-    bounds = mask_info.key_bounds(sample, exact=True)
+    bounds = mask_info.key_bounds(sample)
     assert bounds is not None
     first, stop = bounds
     # queries at 5 … 9, of which the last two see nothing

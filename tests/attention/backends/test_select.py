@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from attent.attention import attend, explain, prepare, reference
-from attent.attention.backends import bands, dense, heuristics, sdpa, select, tiled
+from attent.attention.backends import bands, dense, heuristics, select, tiled
 from attent.attention.backends.heuristics import ROWS, MachineRow, current_row, save_calibration, using_row
 from attent.attention.backends.select import missing_capability
 from attent.attention.masks import Blocks, Causal, Window
@@ -38,9 +38,7 @@ def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.
     assert select.reason_to_skip("reference", additive) is None
 
 
-def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_gradient(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pytorchs_attention_is_left_where_a_mask_hides_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "MANY", 64 * 64)
     monkeypatch.setattr(bands, "LEAST", 1)
     monkeypatch.setattr(bands, "ROWS", 1)
@@ -48,7 +46,6 @@ def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_g
     for mask, slow in ((Window(3, 0), True), (Window(31, 0), False), (Causal(), False), (None, False)):
         reason = select.reason_to_skip("sdpa", prepare(*tensors, mask=mask, bias=bias).call)
         assert (reason is not None) is slow
-        assert select.reason_to_skip("sdpa", prepare(*tensors, mask=mask, bias=bias.detach()).call) is None
     subset = prepare(*(tensor[:, :, :63] for tensor in tensors), mask=Window(3, 0), bias=bias[:, :63]).call
     assert select.reason_to_skip("sdpa", subset) is None
 
@@ -127,7 +124,6 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     recorded(dense, "DenseAttention", "dense, batch")
     recorded(reference, "run", "reference, batch")
     recorded(select, "run_sequences", "varlen")
-    recorded(sdpa._BlockSparse, "apply", "sdpa, block_sparse")
     recorded(tiled.Tiles, "context", lambda tiles, lowered, band: band)
     recorded(operator, "tanh_scores", "op")
     for name, function in list(ops_sdpa.VARIANTS.items()):
@@ -201,7 +197,6 @@ VARIANTS: dict[str, tuple[list[torch.Tensor], dict[str, Any]]] = {
     "sdpa, pytorch": ([SHORT] * 3, {"implementation": "sdpa"}),
     "sdpa, products": ([LEARNED] * 3, {"implementation": "sdpa"}),
     "sdpa, twice_differentiable": ([LONG_LEARNED] * 3, {"implementation": "sdpa", "mask": "causal", "query_start": 0}),
-    "sdpa, block_sparse": ([LONG] * 3, {"implementation": "sdpa", "mask": Window(3, 0)}),
     "tiled, single_tile": ([LEARNED] * 3, {"implementation": "tiled"}),
     "tiled, row_tiles": ([LONG_LEARNED] * 3, {"implementation": "tiled", "score": city_block}),
     "tiled, bands": ([LONG] * 3, {"implementation": "tiled", "mask": Window(3, 0), "soft_cap": 2.0}),

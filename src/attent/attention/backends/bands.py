@@ -149,8 +149,8 @@ def split_into_bands(call: Call, numbers_per_pair: int | None = None, tile_size:
     return [part for band in parts for part in _gather_visible_keys(call, band)] if is_scattered else parts
 
 
-def worthwhile_bands(call: Call, max_share: float, min_pairs: int) -> list[Band] | None:
-    """Return bands of any size, for kernels that hold no table of pairs; None if they would not pay off.
+def is_worthwhile(call: Call, max_share: float, min_pairs: int) -> bool:
+    """Return whether computing only the pairs of bands is faster than computing all pairs.
 
     Args:
         call: the call.
@@ -158,9 +158,9 @@ def worthwhile_bands(call: Call, max_share: float, min_pairs: int) -> list[Band]
         min_pairs: the smallest number of pairs, over all sequences and heads, for which bands are considered.
     """
     if call.mask is None or call.queries < ROWS or numbers_per_row(call, 1) * call.queries < min_pairs:
-        return None
+        return False
     parts = split_into_bands(call, 1, sys.maxsize)
-    return parts if sum(band.pairs for band in parts) < max_share * call.queries * call.keys else None
+    return sum(band.pairs for band in parts) < max_share * call.queries * call.keys
 
 
 def _contiguous_bands(begin: np.ndarray, end: np.ndarray, numbers_per_pair: int, tile_size: int) -> list[Band]:
