@@ -14,7 +14,7 @@ from attent.attention import attend, explain, prepare, reference
 from attent.attention.backends import bands, dense, heuristics, select, tiled
 from attent.attention.backends.heuristics import ROWS, MachineRow, current_row, save_calibration, using_row
 from attent.attention.backends.select import missing_capability
-from attent.attention.masks import Blocks, Causal, Window
+from attent.attention.masks import Causal, Documents, Selected, Window
 from attent.attention.normalizers import NORMALIZERS, TopK
 from attent.attention.positions import RelativeBias
 from attent.attention.scores import SCORES, Additive
@@ -82,6 +82,12 @@ def test_the_row_of_the_machine_decides_between_dense_attention_and_pytorchs() -
     assert skip_reason(1, 5) == "a single query does not fill its registers"
 
 
+def selected_blocks(table: torch.Tensor) -> Selected:
+    """Let each two queries select the pairs of keys that a table marks."""
+    pairs = table.repeat_interleave(2, 0).repeat_interleave(2, 1)
+    return Selected(torch.where(pairs, torch.arange(pairs.shape[1]), -1))
+
+
 def test_few_pairs_that_a_mask_scatters_are_left_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, limit, number in ((select, "TABLE", 64 * 64), (bands, "LEAST", 1), (bands, "ROWS", 1)):
         monkeypatch.setattr(module, limit, number)
@@ -89,12 +95,13 @@ def test_few_pairs_that_a_mask_scatters_are_left_to_tiles(monkeypatch: pytest.Mo
     first_and_own = torch.eye(32).bool()
     first_and_own[:, 0] = True
     half = torch.arange(32).expand(32, 32) % 2 == 0
-    for table, is_left in ((first_and_own, True), (torch.eye(32) > 0, False), (half, False)):
-        reason = skip_reason(64, 64, mask=Blocks(table, 2))
+    few, many = (selected_blocks(table) for table in (first_and_own, half))
+    for mask, is_left in ((few, True), (Documents(torch.arange(64)[None] // 2), False), (many, False)):
+        reason = skip_reason(64, 64, mask=mask)
         assert (reason == "its table of all pairs would take longer than tiles of the few that attend") is is_left
-    assert skip_reason(63, 64, mask=Blocks(first_and_own, 2)) is None
+    assert skip_reason(63, 64, mask=Selected(few.indices[:63])) is None
     # of so few pairs the formula comes first
-    assert explain(*torch.randn(3, 1, 1, 64, 2), mask=Blocks(first_and_own, 2)).chosen == "reference"
+    assert explain(*torch.randn(3, 1, 1, 64, 2), mask=few).chosen == "reference"
 
 
 LONG = torch.linspace(-1, 1, 2 * 2 * 512 * 4).view(2, 2, 512, 4)
