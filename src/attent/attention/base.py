@@ -251,10 +251,6 @@ class Mask:
         """
         return None
 
-    def for_sequence(self, sequence: int) -> Mask | None:
-        """Return the mask of one sequence of the batch; None if it must be taken from `allowed` of all sequences."""
-        return None
-
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Raise ShapeError if this mask does not fit scores of this shape."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attent.attention.base import And, KeyRange, Mask, Or, Pairs
+from attent.attention.base import KeyRange, Mask, Or, Pairs
 
 # A `Call`, whose module imports this one.
 Call = Any
@@ -83,65 +83,33 @@ def _visible_keys_by_pairs(call: Call, allowed: Callable[[Pairs], Tensor | None]
     return total
 
 
-def can_split_by_sequence(call: Call) -> bool:
-    """Return whether the mask of a single sequence can be computed without the pairs of the other sequences."""
-    if call.mask is None or (call.key_range is not None and call.key_range.exact):
-        return True
-    return _can_split_by_sequence(call, call.mask)
-
-
-def _can_split_by_sequence(call: Call, mask: Mask) -> bool:
-    if isinstance(mask, And):
-        return _can_split_by_sequence(call, mask.left) and _can_split_by_sequence(call, mask.right)
-    if type(mask).for_sequence is not Mask.for_sequence:
-        return True
-    key_range = _key_range_of(call, mask)
-    return key_range is not None and key_range.exact
-
-
 def _key_range_of(call: Call, mask: Mask) -> KeyRange | None:
     """Return the key range of the call's mask, or of a mask that is part of it."""
     return call.key_range if mask is call.mask else mask.key_range(call.pairs())
 
 
-def mask_for_sequence(mask: Mask, sequence: int, pairs: Pairs) -> Mask | None:
-    """Return the mask of one sequence, given its pairs with the keys that it needs; None if it hides none of these."""
-    if isinstance(mask, And):
-        left, right = mask_for_sequence(mask.left, sequence, pairs), mask_for_sequence(mask.right, sequence, pairs)
-        return left & right if left is not None and right is not None else left if right is None else right
-    own = mask.for_sequence(sequence)
-    if own is not None:
-        return own
-    key_range = mask.key_range(pairs)
-    if key_range is not None and len(key_range.begin) == len(key_range.end) == 1:
-        return mask
-    alone = _OneSequence(mask, sequence)
-    if key_range is None or not key_range.exact:
-        return alone
-    begin, end = alone.part(key_range.begin), alone.part(key_range.end)
-    return None if bool((begin <= 0).all() & (end >= len(pairs.key_index)).all()) else alone
+def mask_for_sequence(begin: Tensor, end: Tensor, keys: int) -> KeyRanges | None:
+    """Return the mask of one sequence with these ranges of its first keys, (1, H|1, Tq); None if it hides none."""
+    return None if bool((begin <= 0).all() & (end >= keys).all()) else KeyRanges(begin, end)
 
 
 @dataclass(frozen=True, eq=False)
-class _OneSequence(Mask):
-    """The mask of one sequence, taken from the mask of the whole batch."""
+class KeyRanges(Mask):
+    """A range of keys for each query.
 
-    mask: Mask
-    sequence: int
+    Args:
+        begin: the first key, (B|1, H|1, Tq).
+        end: the end of the range, excluded; a range that ends at or before its first key hides all keys.
+    """
+
+    begin: Tensor
+    end: Tensor
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """Return the sequence's part."""
-        return self.part(self.mask.allowed(pairs))
+        """Return which pairs may attend, (B|1, H|1, Tq, Tk)."""
+        begin, end, _ = self.key_range(pairs)
+        return (pairs.key_index >= begin) & (pairs.key_index < end)
 
-    def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Return the sequence's part."""
-        key_range = self.mask.key_range(pairs)
-        return (
-            None
-            if key_range is None
-            else KeyRange(self.part(key_range.begin), self.part(key_range.end), key_range.exact)
-        )
-
-    def part(self, tensor: Tensor) -> Tensor:
-        """Return the sequence's part of a tensor that may have only one sequence."""
-        return tensor[self.sequence : self.sequence + 1] if len(tensor) > 1 else tensor
+    def key_range(self, pairs: Pairs) -> KeyRange:
+        """Return the range."""
+        return KeyRange(self.begin[:, :, pairs.query_index, None], self.end[:, :, pairs.query_index, None], exact=True)

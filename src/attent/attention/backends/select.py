@@ -200,7 +200,7 @@ def varlen_key_counts(call: Call) -> list[int] | None:
     numbers, worth = bands.numbers_per_row(call) * call.queries, VARLEN_PADDING[call.score.form] * call.batch
     if numbers < worth:
         return None
-    bounds = mask_info.key_bounds(call) if mask_info.can_split_by_sequence(call) else None
+    bounds = None if mask_info.needs_table(call) else mask_info.key_bounds(call)
     if bounds is None or len(bounds[1]) < call.batch:
         return None
     ends = bounds[1].amax((1, 2))
@@ -231,7 +231,8 @@ def run_sequences(
     run_sequence: Callable[[Prepared], Tensor],
 ) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), of each sequence separately, with the keys that it needs."""
-    contexts = []
+    contexts, bounds = [], mask_info.key_bounds(call)
+    assert bounds is not None
     sides = zip(*(part.split(1) if part is not None else [None] * call.batch for part in key), strict=True)
     tensors = zip(query.split(1), sides, value.split(1), key_counts, strict=True)
     for sequence, (queries, (features, bias, center), values, keys) in enumerate(tensors):
@@ -239,19 +240,19 @@ def run_sequences(
             contexts.append(values.new_zeros(1, call.heads, call.queries, call.value_width, dtype=call.dtype))
             continue
         side = LoweredSide(features[:, :, :keys], None if bias is None else bias[:, :, :keys], center)
-        contexts.append(
-            run_sequence(Prepared(_call_for_sequence(call, sequence, keys), queries, side, values[:, :, :keys]))
-        )
+        own = _call_for_sequence(call, sequence, keys, *bounds)
+        contexts.append(run_sequence(Prepared(own, queries, side, values[:, :, :keys])))
     return torch.cat(contexts)
 
 
-def _call_for_sequence(call: Call, sequence: int, keys: int) -> Call:
-    assert call.mask is not None
+def _call_for_sequence(call: Call, sequence: int, keys: int, begin: Tensor, end: Tensor) -> Call:
+    """Return the call of one sequence, given the bounds of all."""
     bias, start = call.bias, call.start
+    begin, end = (bound[sequence : sequence + 1] if len(bound) > 1 else bound for bound in (begin, end))
     if bias is not None:
         bias = bias[sequence : sequence + 1] if len(bias) > 1 else bias
         bias = bias[..., :keys] if bias.shape[3] > 1 else bias
     if isinstance(start, Tensor):
         start = int(start[sequence] if len(start) > 1 else start)
-    result = replace(call, bias=bias, start=start, batch=1, keys=keys, axes=4)
-    return replace(result, mask=mask_info.mask_for_sequence(call.mask, sequence, result.pairs()))
+    mask = mask_info.mask_for_sequence(begin, end, keys)
+    return replace(call, mask=mask, bias=bias, start=start, batch=1, keys=keys, axes=4)
