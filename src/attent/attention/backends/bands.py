@@ -53,7 +53,13 @@ def row_tiles(call: Call, numbers_per_pair: int | None = None, tile_size: int | 
 
 
 def lower_sides(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Lowered:
-    """Lower both sides once, for all rows.
+    """Lower both sides once, for all rows."""
+    lowered_key, value = lower_keys(call, key, value)
+    return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), lowered_key.center), lowered_key, value)
+
+
+def lower_keys(call: Call, key: LoweredSide, value: Tensor) -> tuple[LoweredSide, Tensor]:
+    """Lower the keys, and return them with the values.
 
     Keys that no query sees are set to zero first, so that their numbers reach no gradient of the score's parameters.
     """
@@ -70,7 +76,7 @@ def lower_sides(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> L
         lowered_key = lower_key(
             call.score, lowered_key.features, call.heads, call.score.center(lowered_key.features, visible_keys)
         )
-    return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), lowered_key.center), lowered_key, value)
+    return lowered_key, value
 
 
 def dot_operands(call: Call, query: LoweredSide, key: LoweredSide) -> tuple[Tensor, Tensor, float]:
