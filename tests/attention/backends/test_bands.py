@@ -21,9 +21,9 @@ QUERY, KEY, VALUE = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zero
     [
         ("dot", 1),
         (Additive(4, 4, 13), 13),
-        (Gated(4, 4), 4),
+        (Gated(4, 4), 2),
         (Gated(4, 4, inner=Additive(4, 4, 13)), 13),
-        (lambda query, key: query @ key.mT, 4),
+        (lambda query, key: query @ key.mT, 2),
     ],
 )
 def test_a_row_takes_what_its_score_computes_with(score, numbers: int) -> None:

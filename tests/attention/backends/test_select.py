@@ -89,7 +89,12 @@ def selected_blocks(table: torch.Tensor) -> Selected:
 
 
 def test_few_pairs_that_a_mask_scatters_are_left_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, limit, number in ((select, "TABLE", 64 * 64), (bands, "LEAST", 1), (bands, "ROWS", 1)):
+    for module, limit, number in (
+        (select, "TABLE", 64 * 64),
+        (select, "MANY", 1),
+        (bands, "LEAST", 1),
+        (bands, "ROWS", 1),
+    ):
         monkeypatch.setattr(module, limit, number)
     monkeypatch.setattr(bands, "GATHERED_ROWS", 2)
     first_and_own = torch.eye(32).bool()
