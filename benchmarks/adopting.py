@@ -16,7 +16,7 @@ from torch.nn.attention import activate_flash_attention_impl, restore_flash_atte
 from torch.nn.attention.bias import causal_lower_right
 
 from attent.attention import attend
-from attent.integrations.torch import MultiheadAttention, register
+from attent.integrations.torch import register
 
 Side = Callable[[], Tensor]
 
@@ -82,11 +82,6 @@ def calls() -> None:
 
         rows.append(row(f"F.scaled_dot_product_attention{name}", pytorch, active(pytorch)))
     features = torch.randn(1, 1024, 512, requires_grad=True)
-    original = nn.MultiheadAttention(512, 8, batch_first=True)
-    fused = MultiheadAttention(512, 8, batch_first=True)
-    fused.load_state_dict(original.state_dict())
-    sides = [lambda layer=layer: layer(features, features, features)[0] for layer in (original, fused)]
-    rows.append(row("nn.MultiheadAttention, weights returned", *sides))
     layer = nn.TransformerEncoderLayer(512, 8, batch_first=True)
     rows.append(row("nn.TransformerEncoderLayer in training", lambda: layer(features), active(lambda: layer(features))))
     longer = [torch.randn(1, 8, 1280, 64, requires_grad=True) for _ in range(2)]
@@ -95,7 +90,7 @@ def calls() -> None:
         row(
             "causal_lower_right, 1,280 keys",
             lambda: F.scaled_dot_product_attention(query, *longer, attn_mask=mask),  # pyright: ignore[reportArgumentType]
-            lambda: attend(query, *longer, mask=mask),  # pyright: ignore[reportArgumentType]
+            lambda: attend(query, *longer, mask="causal"),
         )
     )
     rows.append(

@@ -36,7 +36,7 @@ def test_masks_of_numbers_for_each_key() -> None:
         ("window:1,2,3", ArgumentError, "needs numbers: window:2 or window:4,0"),
         ("causal:1", ArgumentError, "^mask causal takes no numbers, got 'causal:1'$"),
         ("window:x", ArgumentError, "^mask window takes only numbers, such as window:2 or window:4,0, got 'window:x'$"),
-        ("blocks", ArgumentError, r"attent\.walk\(TEXT, mask=Blocks\("),
+        ("selected", ArgumentError, r"attent\.walk\(TEXT, mask=Selected\("),
         ("window:-1", ArgumentError, "a mask must look like causal, window:2"),
         ("", ArgumentError, "a mask must look like causal, window:2"),
     ],

@@ -158,11 +158,6 @@ class Neighbourly(Mask):
         return self.broken["visible_keys"](pairs) if "visible_keys" in self.broken else None
 
 
-class Alone(Window):
-    def for_sequence(self, sequence: int) -> Mask | None:
-        return Window(0, 0)
-
-
 def loose(left: int, right: int) -> Callable[[Pairs], Any]:
     """The range of a window, as one that may have gaps."""
     return lambda pairs: Window(left, right).key_range(pairs)._replace(exact=False)  # pyright: ignore[reportOptionalMemberAccess]
@@ -275,7 +270,6 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a short span": (Neighbourly(key_range=Window(1, 0).key_range), "key_range leaves out"),
     "a wide span": (Neighbourly(key_range=Window(2, 1).key_range), "an exact key_range holds"),
     "unseen keys": (Neighbourly(visible_keys=lambda pairs: pairs.key_index > 2), "visible_keys leaves out keys that"),
-    "a mask alone": (Alone(1, 0), "for_sequence must mask sequence 0 as the batch does"),
     "a position of nothing": (Position(), "it must set rotates or biases"),
     "a bias that is infinite": (
         Added(lambda pairs: gaps(pairs).masked_fill(gaps(pairs) > 2, -torch.inf)),

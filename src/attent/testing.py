@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from attent.attention import attend, choices, prepare
-from attent.attention.arguments import row_sums
 from attent.attention.backends.bands import select_tokens
 from attent.attention.base import Mask, Normalizer, Pairs, Position, Score, Weighting
 from attent.attention.call import Prepared
-from attent.attention.mask_info import can_split_by_sequence, mask_for_sequence
 from attent.attention.masks import Table
 from attent.errors import ArgumentError, PartError
 
@@ -203,7 +201,8 @@ def _normalizer(trial: _Trial) -> None:
         trial.equal(f"the weights must not depend on hidden scores that were set to {garbage}", replaced, masked, 0.0)
     if normalizer.is_distribution:
         for name, rows in (("", weights), (" of what is seen", masked[..., 1:, :])):
-            low, high, smallest = row_sums(rows)
+            sums, smallest = rows.sum(-1), float(rows.min())
+            low, high = float(sums.min()), float(sums.max())
             if max(1.0 - low, high - 1.0, -smallest) > CLOSE:
                 trial.fail(
                     f"it declares is_distribution, but its rows{name} sum to {low:.4g} to {high:.4g}, with a smallest "
@@ -245,18 +244,6 @@ def _mask(trial: _Trial) -> None:
             and (allowed[:, :, rows] & ~trial.shaped("visible_keys", visible, (trial.keys,), torch.bool)).any()
         ):
             trial.fail("visible_keys leaves out keys that one of its queries may see")
-    for sequence in range(trial.batch if can_split_by_sequence(replace(call, mask=mask)) else 0):
-        keys = int(allowed[sequence].any(0).any(0).cumsum(0).argmax()) + 1
-        positions = (
-            pairs.query_position[sequence : sequence + 1] if len(pairs.query_position) > 1 else pairs.query_position
-        )
-        sequence_pairs = replace(pairs, key_index=pairs.key_index[:keys], query_position=positions)
-        sequence_mask, expected = (
-            mask_for_sequence(mask, sequence, sequence_pairs),
-            allowed[sequence : sequence + 1, ..., :keys],
-        )
-        part = torch.ones_like(expected) if sequence_mask is None else sequence_mask.allowed(sequence_pairs)
-        trial.equal(f"for_sequence must mask sequence {sequence} as the batch does", part.expand_as(expected), expected)
 
 
 def _position(trial: _Trial) -> None:

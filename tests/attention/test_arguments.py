@@ -12,11 +12,9 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
-from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
 from attent.attention import attend
 from attent.attention.masks import Documents
-from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import ScaledDot
 from attent.errors import ArgumentError, AttentError, DTypeError, ShapeError
 from attent.ops.eligibility import is_known_true
@@ -106,23 +104,3 @@ def test_fake_tensors_and_traces_have_gradients(bias: Tensor | None) -> None:
     with FakeTensorMode(allow_non_fake_inputs=True) as fake:
         assert gradient(fake.from_tensor(query)).shape == query.shape
     torch.testing.assert_close(make_fx(gradient)(query)(query), gradient(query))
-
-
-@pytest.mark.parametrize(("queries", "query_start"), [(3, None), (3, 2), (5, 0), (8, 0), (8, None)])
-@pytest.mark.parametrize("variant", [causal_upper_left, causal_lower_right])
-def test_a_causal_bias_of_pytorch_is_a_mask(queries: int, query_start: int | None, variant: Any) -> None:
-    query, key = torch.randn(2, 4, queries, 6), torch.randn(2, 4, 8, 6)
-    mask = variant(queries, 8)
-    expected = F.scaled_dot_product_attention(query, key, key, mask)
-    torch.testing.assert_close(attend(query, key, key, mask=mask, query_start=query_start), expected)
-    with pytest.raises(ShapeError, match="CausalBias"):
-        attend(query, key[:, :, 1:], key[:, :, 1:], mask=mask)
-
-
-def test_a_module_takes_a_causal_bias_of_pytorch() -> None:
-    layer, features, memory = MultiHeadAttention(8, 2), torch.randn(2, 5, 8), torch.randn(2, 7, 8)
-    for mask in (causal_upper_left(5, 5), causal_lower_right(5, 5)):
-        assert torch.equal(layer(features, mask=mask), layer(features, mask="causal"))
-    assert torch.equal(layer(features, memory, mask=causal_lower_right(5, 7)), layer(features, memory, mask="causal"))
-    upper = torch.ones(5, 7, dtype=torch.bool).tril()
-    assert torch.equal(layer(features, memory, mask=causal_upper_left(5, 7)), layer(features, memory, mask=upper))

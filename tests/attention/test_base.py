@@ -40,7 +40,7 @@ def test_a_score_needs_no_more_than_forward() -> None:
     assert score.center(key) is None
     assert isinstance(Sum.for_widths(2, 11, 3), Sum)
     score.check(2, 11, 3)
-    assert score.per_pair(2) == 2
+    assert score.per_pair(2) == 1
 
 
 def test_a_dot_form_is_scale_times_product_plus_biases() -> None:

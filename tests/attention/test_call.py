@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch._subclasses import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
 
-from attent.attention import arguments, attend, prepare
-from attent.attention.base import LoweredSide, Normalizer
+from attent.attention import arguments, prepare
+from attent.attention.base import LoweredSide
 from attent.attention.call import lower_key
 from attent.attention.masks import Causal
 from attent.attention.positions import Alibi, RelativeBias, Rotary
@@ -177,58 +175,3 @@ def test_a_key_of_another_dtype_is_taken_only_lowered_and_by_autocast() -> None:
         assert prepare(QUERY, KEY, VALUE).call.dtype == torch.float32
         call, query, key, value = prepare(QUERY, KEY.bfloat16(), VALUE)
         assert call.dtype == query.dtype == key.features.dtype == value.dtype == torch.bfloat16
-
-
-class Share(Normalizer):
-    """Each score's share of their sum of magnitudes, which are distributions where all are positive alone."""
-
-    def normalize(self, scores: Tensor) -> Tensor:
-        return scores / scores.abs().sum(-1, keepdim=True)
-
-
-def test_rows_that_are_not_the_distribution_they_are_said_to_be_are_refused() -> None:
-    query, key = torch.rand(2, 3, 5, 4), torch.rand(2, 3, 7, 4)
-    for _ in range(2):  # not at the first call alone
-        with pytest.raises(ArgumentError, match=r"^normalizer Share declares that each row's weights are nonnegative"):
-            attend(query, key, key, normalizer=Share())
-    Share.is_distribution = False
-    try:
-        assert attend(query, key, key, normalizer=Share(), return_map=True)[0].shape == (2, 3, 5, 4)
-    finally:
-        del Share.is_distribution
-
-
-def test_a_normalizer_is_asked_once_for_each_class_without_a_die_thrown() -> None:
-    sizes: list[torch.Size] = []
-
-    class Gumbel(Normalizer):
-        def normalize(self, scores: Tensor) -> Tensor:
-            sizes.append(scores.shape)
-            return (scores - torch.rand_like(scores).log().neg().log()).softmax(-1)
-
-    query, state = torch.rand(1, 3, 5, 4), torch.get_rng_state()
-    for _ in range(3):
-        assert prepare(query, query, query, normalizer=Gumbel()).call.is_distribution
-    assert sizes == [(1, 3, 1, 5)]
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.parametrize("way", ["fake", "traced", "meta"])
-def test_a_normalizer_is_not_asked_where_numbers_cannot_be_read(way: str) -> None:
-    class Shares(Share):
-        pass
-
-    def context(query: Tensor) -> Tensor:
-        return attend(query, query, query, normalizer=Shares(), implementation="reference")
-
-    query = torch.rand(2, 3, 5, 4)
-    if way == "fake":
-        with FakeTensorMode():
-            assert context(torch.rand(2, 3, 5, 4)).shape == (2, 3, 5, 4)
-    elif way == "traced":
-        make_fx(context)(query)
-    else:
-        assert context(query.to("meta")).shape == (2, 3, 5, 4)
-    # but as soon as they can
-    with pytest.raises(ArgumentError, match="normalizer Shares declares"):
-        context(query)

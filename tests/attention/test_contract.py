@@ -38,7 +38,6 @@ CENTRES = 3 + 2 * drawn(BATCH, QUERIES, seed=7)
 # For each mask of the folder one example, of which `at` takes some sequences.
 MASK_EXAMPLES: dict[str, Callable[[slice], Mask]] = {
     "around": lambda at: masks.Around(CENTRES[at], 2),
-    "blocks": lambda at: masks.Blocks(drawn(BATCH, HEADS, 3, 3, seed=1)[at] < 0.3, 3),
     "causal": lambda at: Causal(),
     "documents": lambda at: Documents(DOCUMENTS[at]),
     "excluded": lambda at: masks.Excluded(CHOICES[at]),

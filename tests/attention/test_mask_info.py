@@ -11,7 +11,6 @@ from torch._subclasses import FakeTensorMode
 from attent.attention import attend, explain, mask_info, prepare
 from attent.attention.backends import bands, select
 from attent.attention.base import KeyRange, Mask, Pairs
-from attent.attention.mask_info import additive_mask
 from attent.attention.masks import Causal, Documents, Padding, PerHead, Prefix, Table, Window
 from attent.ops.eligibility import can_run_native
 
@@ -74,7 +73,7 @@ def count_key_ranges(monkeypatch: pytest.MonkeyPatch, mask: Mask) -> list[int]:
 
 
 @pytest.mark.parametrize("name", MASKS)
-@pytest.mark.parametrize("path", ["dense", "sdpa", "block_sparse", "tiled", "varlen", "auto"])
+@pytest.mark.parametrize("path", ["dense", "sdpa", "tiled", "varlen", "auto"])
 def test_a_mask_is_asked_for_its_range_once_a_call(monkeypatch: pytest.MonkeyPatch, name: str, path: str) -> None:
     if path == "dense" and not can_run_native():
         pytest.skip("dense attention needs the compiled library")
@@ -87,22 +86,19 @@ def test_a_mask_is_asked_for_its_range_once_a_call(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": padding, "tanh": padding})
     requests = count_key_ranges(monkeypatch, mask)
     tensors = [torch.randn(2, 3, length, 5, requires_grad=True) for length in (5, 7, 7)]
-    implementation = "sdpa" if path in ("block_sparse", "varlen") else path
+    implementation = "sdpa" if path == "varlen" else path
     options: dict[str, Any] = {"mask": mask, "implementation": implementation}
 
     variant = explain(*tensors, **options).variant
     assert requests[0] <= 1
-    if path in ("block_sparse", "varlen"):
-        is_split = path == "varlen" and name in ("padding", "and", "documents")
-        assert variant == ("varlen" if is_split else "block_sparse")
+    assert (variant == "varlen") is (path == "varlen" and name in ("padding", "and", "documents"))
 
     requests[0] = 0
     context, weights = attend(*tensors, **options, return_map=True)
     context.sum().backward()
     assert weights[0, 0, 3].shape == (7,)
-    # PyTorch's takes a table of all pairs; each sequence alone is a call of its own, where the padding is asked what is
-    # left of it
-    assert requests[0] == (0 if path == "sdpa" else 1 + 2 if variant == "varlen" and name == "padding" else 1)
+    # PyTorch's takes a table of all pairs
+    assert requests[0] == (path != "sdpa")
 
 
 @pytest.mark.parametrize("first", ["inference", "fake"])
@@ -135,24 +131,3 @@ def test_hidden_keys_have_no_say_in_how_a_gaussian_is_computed(dtype: torch.dtyp
     spoilt, options = key.masked_fill(hidden, garbage), {"score": "gaussian", "lengths": lengths}
     assert explain(query, spoilt, value, **options).chosen == explain(query, key, value, **options).chosen
     assert torch.equal(attend(query, spoilt, value, **options), attend(query, key, value, **options))
-
-
-def test_a_mask_is_minus_infinity_and_a_row_that_sees_nothing_is_open() -> None:
-    allowed = torch.tensor([[True, False], [False, False]])
-    term, dead = additive_mask(allowed, None, torch.float64)
-    assert term.dtype == torch.float64
-    assert term.tolist() == [[0.0, -torch.inf], [0.0, 0.0]]
-    assert dead.tolist() == [[False], [True]]
-
-
-def test_a_bias_joins_it_and_its_infinities_are_the_masks() -> None:
-    bias = torch.tensor([[1.0, 2.0], [-torch.inf, 3.0]])
-    term, dead = additive_mask(torch.tensor([[True, False], [False, True]]), bias, torch.float32)
-    assert dead is None
-    assert term.tolist() == [[1.0, -torch.inf], [-torch.inf, 3.0]]
-    assert additive_mask(None, torch.tensor([[1.0, 2.0]]), torch.float32)[0].tolist() == [[1.0, 2.0]]
-    # a row hidden by its bias alone
-    bias = torch.tensor([[-torch.inf, -torch.inf], [1.0, 2.0]])
-    term, dead = additive_mask(torch.tensor([[False, False], [True, True]]), bias, torch.float32)
-    assert term.tolist() == [[0.0, 0.0], [1.0, 2.0]]
-    assert dead.tolist() == [[True], [False]]

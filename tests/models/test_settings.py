@@ -59,11 +59,7 @@ def test_what_is_no_model_is_refused(model: object, message: str) -> None:
         *((kind, {"preset": "tinny"}, "did you mean 'tiny'") for kind in ("transformer", "encoder", "decoder")),
         *((kind, {"heads": 3}, "heads must divide width = 128, got 3") for kind in ("transformer", "encoder")),
         ("transformer", {"key_value_heads": 3}, "key_value_heads must divide heads = 4, got 3"),
-        ("transformer", {"position": "rotary", "width": 100}, "heads = 4 have 25 each: set heads = 5 "),
-        ("decoder", {"position": "rotary", "width": 300, "key_value_heads": 2}, "have 75 each: set heads = 6 "),
-        ("transformer", {"position": "rotary", "width": 7, "heads": 1}, "set another width, or another position "),
-        # advice in no time, whatever the width
-        ("transformer", {"position": "rotary", "width": 10**15, "heads": 10**15}, "have 1 each: set heads = 4096 "),
+        ("transformer", {"position": "rotary", "width": 100}, "heads = 4 have 25 each: set another number of heads"),
         ("transformer", {"norm": "middle"}, "'post' or 'pre'"),
         ("encoder", {"decoder_layers": 2}, "decoder_layers"),
         ("encoder", {"input": "pictures"}, "'tokens' or 'vectors'"),

@@ -23,7 +23,7 @@ def test_equals_keep_their_order() -> None:
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(("width", "size"), [(1, 1), (5, 1), (2, 5), (5, 32), (1, 33), (2, 64), (1, 101), (5, 517)])
-def test_blocks_find_what_sorting_finds(width: int, size: int) -> None:
+def test_it_finds_what_sorting_finds(width: int, size: int) -> None:
     prefix_scores, target = -torch.rand(7, width), -torch.randint(9, (7, width, size)).float()
     target[0, :, 1:] = -torch.inf
     scores, positions = beam_topk(prefix_scores, target)

@@ -7,7 +7,6 @@ from torch import nn
 
 import attent
 from attent.attention.maps.attention_map import AttentionMap
-from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.errors import ArgumentError, ShapeError
 from attent.tasks.translation.translator import Translator
 from attent.views.build_scene import SceneLabels, build_scene, forward_passes, kinds, patch_names, select_pass
@@ -82,10 +81,6 @@ def test_a_tensor_for_each_layer(kind: type) -> None:
     assert scene.texts["tokens"].labels == tuple("abcde")
     (cross,) = build_scene(kind(layer[:, :, :4] for layer in layers)).groups
     assert (cross.name, cross.shape) == ("cross", (3, 4, 5))
-    query = torch.randn(2, 3, 5, 4)
-    _, weights = attent.attend(query, query, query, return_map=True)
-    (group,) = build_scene(kind([LazyTensor(weights, query.dtype)]), torch.arange(5)).groups
-    assert group.layers[0].weights is weights
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from attent import bounded
 from attent.attention.capture.intervene import head_means, intervene
 from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.statistics import HeadStatistics
 from attent.errors import ArgumentError, DataError, check_known, first_fault
 from attent.ops import packed_linear
 from attent.ops.packed_linear import WeightType
@@ -138,42 +139,22 @@ def head_summaries(judge: HeadJudge) -> dict[tuple[str, int], HeadSummary]:
     Raises:
         ArgumentError: the model has no attention, or there are no examples.
     """
-    totals: dict[str, tuple[Tensor | None, ...]] = {}
-    counts: dict[str, int] = {}
-    heads: dict[str, int] = {}
+    statistics: dict[str, HeadStatistics] = {}
     for example in range(min(len(judge), SUMMARIZED)):
         for path, weights in judge.maps(example).items():
-            sums = (
-                _summed(weights, "entropy"),
-                None if path.endswith("cross_attention") else _summed(weights, "distance"),
-            )
-            before = totals.get(path, sums)
-            if path in totals:
-                sums = tuple(
-                    None if total is None or part is None else total + part
-                    for total, part in zip(before, sums, strict=True)
+            rows, is_self_attention = weights.dense()[0].float().cpu(), not path.endswith("cross_attention")
+            if path not in statistics:
+                statistics[path] = HeadStatistics(
+                    len(rows), is_distribution=weights.is_distribution, is_self_attention=is_self_attention
                 )
-            totals[path], heads[path] = sums, weights.shape[1]
-            counts[path] = counts.get(path, 0) + weights.shape[2]
-    if not totals:
+            statistics[path].add(rows, weights.call.pairs().query_position[0].cpu())
+    if not statistics:
         raise ArgumentError("heads cannot be evaluated: the model has no attention, or there are no examples")
     return {
-        (path, head): HeadSummary(
-            *(None if total is None else float(total[head]) / counts[path] for total in totals[path])
-        )
-        for path in totals
-        for head in range(heads[path])
+        (path, head): HeadSummary(means["entropy"], means["distance"])
+        for path, heads in statistics.items()
+        for head, means in enumerate(heads.named())
     }
-
-
-def _summed(weights: AttentionMap, measure: str) -> Tensor | None:
-    """Return the sum of a measure over the queries of a map's first sequence, (H,).
-
-    None if the weights are not distributions.
-    """
-    if not weights.is_distribution:
-        return None
-    return (weights.entropy() if measure == "entropy" else weights.distance())[0].double().sum(-1).cpu()
 
 
 class Ablation:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
-from weakref import WeakSet
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +18,8 @@ from attent.attention.call import Call, Prepared
 from attent.attention.mask_info import visible_keys_of
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
-from attent.attention.normalizers import NORMALIZERS
 from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError, brief
 from attent.ops.eligibility import is_autocast, is_known_true, is_readable
-
-# normalizer classes whose rows have been checked to be distributions
-_DISTRIBUTIONS: WeakSet[type[Normalizer]] = WeakSet(NORMALIZERS.values())
 
 
 def prepare(
@@ -142,11 +137,6 @@ def _build_call(
         position.check(heads, query_width)
     lengths = None if lengths is None else lengths_within(lengths, keys)
     full, normalizer = (batch, heads, queries, keys), choices.normalizer(normalizer)
-    if type(mask).__module__ == "torch.nn.attention.bias":
-        mask = _mask_of_causal_bias(
-            mask, queries, keys, keys - queries if query_start is lengths is None else query_start, device
-        )
-    _check_distribution(normalizer, heads, keys, device, torch.float64 if dtype == torch.float64 else torch.float32)
     call = Call(
         score=score,
         normalizer=normalizer,
@@ -193,23 +183,6 @@ def _build_mask(
     if mask is not None:
         mask.check(*shape)
     return mask
-
-
-def _mask_of_causal_bias(
-    bias: Any, queries: int, keys: int, start: int | Tensor | None, device: torch.device
-) -> str | Tensor:
-    """Return the mask of PyTorch's `CausalBias`, whose diagonal counts indices rather than positions.
-
-    It is causal if the first query's position is on the diagonal.
-    """
-    if (bias.seq_len_q, bias.seq_len_kv) != (queries, keys):
-        raise ShapeError(
-            f"mask must be (Tq, Tk) = ({queries}, {keys}), got a CausalBias of ({bias.seq_len_q}, {bias.seq_len_kv})"
-        )
-    diagonal = 0 if bias.variant.name == "UPPER_LEFT" else keys - queries
-    if isinstance(start, int) and start == diagonal:
-        return "causal"
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(diagonal)
 
 
 def _checked_weighting(weighting: Weighting | None, shape: tuple[int, int, int, int]) -> Weighting | None:
@@ -329,36 +302,6 @@ def _bias_with_four_axes(bias: object, axes: int, scores_shape: tuple[int, int, 
     ):
         raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {scores_shape}, got {tuple(bias.shape)}")
     return result
-
-
-def _check_distribution(
-    normalizer: Normalizer, heads: int, keys: int, device: torch.device, dtype: torch.dtype
-) -> None:
-    """Raise if a custom normalizer claims that its rows are distributions but they are not.
-
-    Check one row of each head, once for each class; the package's own normalizers are checked by its tests instead.
-    """
-    kind = type(normalizer)
-    if kind in _DISTRIBUTIONS or not normalizer.is_distribution or not (heads and keys):
-        return
-    scores = torch.linspace(-1.0, 2.0, keys, device=device, dtype=dtype).expand(1, heads, 1, keys)
-    if not is_readable(scores):
-        return
-    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
-        low, high, minimum = row_sums(normalizer(scores))
-    if max(1.0 - low, high - 1.0, -minimum) > 1e-3:
-        raise ArgumentError(
-            f"normalizer {kind.__name__} declares that each row's weights are nonnegative and sum to one, but row sums "
-            f"range from {low:.4g} to {high:.4g} and the smallest weight is {minimum:.4g}; set "
-            "is_distribution = False in the class, or normalize"
-        )
-    _DISTRIBUTIONS.add(kind)
-
-
-def row_sums(weights: Tensor) -> tuple[float, float, float]:
-    """Return the smallest and the largest row sum, and the smallest weight."""
-    sums = weights.detach().sum(-1)
-    return float(sums.min()), float(sums.max()), float(weights.detach().min())
 
 
 def first_query_position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:

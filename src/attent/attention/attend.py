@@ -119,7 +119,7 @@ def attend(
         score: the fit of a key to a query: a name, a Score, or a function (query, key) → (B, H, Tq, Tk).
         normalizer: scores → weights: a name or a Normalizer.
         mask: which query may see which key: "causal", a Mask, a boolean tensor (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) in
-            which True means "may attend", or a `CausalBias` of torch.nn.attention.bias.
+            which True means "may attend".
         bias: a float term (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) added to the scores; −∞ hides a pair.
         soft_cap: c > 0 turns a score s into c·tanh(s/c) (Gemma 2, arXiv:2408.00118, §2).
         position: "rotary", "alibi", or a Position.
@@ -175,7 +175,7 @@ class Explanation:
 
     chosen: str
     reasons: dict[str, str]  # why each of the others does not run, by name
-    # the leaf path of the implementation, such as "block_sparse" of sdpa or "row_tiles" of tiled; "batch" if it has
+    # the leaf path of the implementation, such as "products" of sdpa or "row_tiles" of tiled; "batch" if it has
     # only one; "varlen" if each sequence of the batch is computed separately, with only the keys that it needs
     variant: str = "batch"
     # the machine's row of `backends.heuristics` that decided between dense attention and PyTorch's; None if there was

@@ -6,6 +6,7 @@ this key fit this query), a mask (may this query see this key), and a normalizer
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Self
@@ -97,8 +98,11 @@ class Score(nn.Module):
         return self
 
     def per_pair(self, query_width: int) -> int:
-        """Return how many numbers per pair a score holds in memory while it is computed; tiles are sized by this."""
-        return max(query_width, 1)
+        """Return how many numbers per pair a score holds in memory while it is computed; tiles are sized by this.
+
+        By default √Dq, between the 1 of a product and the Dq of differences.
+        """
+        return max(math.isqrt(query_width), 1)
 
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Compute the query's half of the score."""
@@ -249,10 +253,6 @@ class Mask:
 
         None if the key range already determines them, or only `allowed` does.
         """
-        return None
-
-    def for_sequence(self, sequence: int) -> Mask | None:
-        """Return the mask of one sequence of the batch; None if it must be taken from `allowed` of all sequences."""
         return None
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:

@@ -1,4 +1,4 @@
-"""Key ranges, visible keys and additive terms of a call's mask.
+"""Key ranges and visible keys of a call's mask.
 
 Everything that backends need to know about a mask, derived from `Mask.allowed` and `Mask.key_range`.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from attent.attention.base import And, KeyRange, Mask, Or, Pairs
+from attent.attention.base import KeyRange, Mask, Or, Pairs
 
 # A `Call`, whose module imports this one.
 Call = Any
@@ -20,37 +20,13 @@ Call = Any
 CHUNK = 2**20
 
 
-class AdditiveMask(NamedTuple):
-    """A term added to some scores, and their fully masked rows (…, rows, 1); None for no term or no such row."""
-
-    term: Tensor | None
-    fully_masked: Tensor | None
-
-
-def additive_mask(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> AdditiveMask:
-    """Merge a mask and a bias into one term of this type, −∞ where a pair may not attend.
-
-    On a CPU this is ten times as fast as filling in the scores. In the term a fully masked row sees every key; set its
-    result to zero afterwards.
-    """
-    finite = None if bias is None else bias.to(dtype).masked_fill(bias == -torch.inf, 0.0)
-    if allowed is None or bool(allowed.all()):
-        return AdditiveMask(finite, None)
-    sees_any = allowed.any(-1, keepdim=True)
-    fully_masked = None if bool(sees_any.all()) else ~sees_any
-    hidden = ~allowed if fully_masked is None else ~allowed & sees_any
-    if finite is None:
-        return AdditiveMask(torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf), fully_masked)
-    return AdditiveMask(finite.masked_fill(hidden, -torch.inf), fully_masked)
-
-
-def key_bounds(call: Call, *, exact: bool = False) -> tuple[Tensor, Tensor] | None:
+def key_bounds(call: Call) -> tuple[Tensor, Tensor] | None:
     """Return the first key of each query and the end of its range, (B|1, H|1, Tq) each, from 0 to Tk.
 
-    A fully masked query has (Tk, 0). None if the mask has no range, or, with `exact`, if a range has gaps.
+    A fully masked query has (Tk, 0). None if the mask has no range.
     """
     key_range = call.key_range
-    if key_range is None or (exact and not key_range.exact):
+    if key_range is None:
         return None
     begin, end = (bound.clamp(0, call.keys).squeeze(-1).expand(-1, -1, call.queries) for bound in key_range[:2])
     is_empty = end <= begin
@@ -107,65 +83,33 @@ def _visible_keys_by_pairs(call: Call, allowed: Callable[[Pairs], Tensor | None]
     return total
 
 
-def can_split_by_sequence(call: Call) -> bool:
-    """Return whether the mask of a single sequence can be computed without the pairs of the other sequences."""
-    if call.mask is None or (call.key_range is not None and call.key_range.exact):
-        return True
-    return _can_split_by_sequence(call, call.mask)
-
-
-def _can_split_by_sequence(call: Call, mask: Mask) -> bool:
-    if isinstance(mask, And):
-        return _can_split_by_sequence(call, mask.left) and _can_split_by_sequence(call, mask.right)
-    if type(mask).for_sequence is not Mask.for_sequence:
-        return True
-    key_range = _key_range_of(call, mask)
-    return key_range is not None and key_range.exact
-
-
 def _key_range_of(call: Call, mask: Mask) -> KeyRange | None:
     """Return the key range of the call's mask, or of a mask that is part of it."""
     return call.key_range if mask is call.mask else mask.key_range(call.pairs())
 
 
-def mask_for_sequence(mask: Mask, sequence: int, pairs: Pairs) -> Mask | None:
-    """Return the mask of one sequence, given its pairs with the keys that it needs; None if it hides none of these."""
-    if isinstance(mask, And):
-        left, right = mask_for_sequence(mask.left, sequence, pairs), mask_for_sequence(mask.right, sequence, pairs)
-        return left & right if left is not None and right is not None else left if right is None else right
-    own = mask.for_sequence(sequence)
-    if own is not None:
-        return own
-    key_range = mask.key_range(pairs)
-    if key_range is not None and len(key_range.begin) == len(key_range.end) == 1:
-        return mask
-    alone = _OneSequence(mask, sequence)
-    if key_range is None or not key_range.exact:
-        return alone
-    begin, end = alone.part(key_range.begin), alone.part(key_range.end)
-    return None if bool((begin <= 0).all() & (end >= len(pairs.key_index)).all()) else alone
+def mask_for_sequence(begin: Tensor, end: Tensor, keys: int) -> KeyRanges | None:
+    """Return the mask of one sequence with these ranges of its first keys, (1, H|1, Tq); None if it hides none."""
+    return None if bool((begin <= 0).all() & (end >= keys).all()) else KeyRanges(begin, end)
 
 
 @dataclass(frozen=True, eq=False)
-class _OneSequence(Mask):
-    """The mask of one sequence, taken from the mask of the whole batch."""
+class KeyRanges(Mask):
+    """A range of keys for each query.
 
-    mask: Mask
-    sequence: int
+    Args:
+        begin: the first key, (B|1, H|1, Tq).
+        end: the end of the range, excluded; a range that ends at or before its first key hides all keys.
+    """
+
+    begin: Tensor
+    end: Tensor
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """Return the sequence's part."""
-        return self.part(self.mask.allowed(pairs))
+        """Return which pairs may attend, (B|1, H|1, Tq, Tk)."""
+        begin, end, _ = self.key_range(pairs)
+        return (pairs.key_index >= begin) & (pairs.key_index < end)
 
-    def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Return the sequence's part."""
-        key_range = self.mask.key_range(pairs)
-        return (
-            None
-            if key_range is None
-            else KeyRange(self.part(key_range.begin), self.part(key_range.end), key_range.exact)
-        )
-
-    def part(self, tensor: Tensor) -> Tensor:
-        """Return the sequence's part of a tensor that may have only one sequence."""
-        return tensor[self.sequence : self.sequence + 1] if len(tensor) > 1 else tensor
+    def key_range(self, pairs: Pairs) -> KeyRange:
+        """Return the range."""
+        return KeyRange(self.begin[:, :, pairs.query_index, None], self.end[:, :, pairs.query_index, None], exact=True)

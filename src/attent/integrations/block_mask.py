@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, noop_mask
 
 from attent.attention.base import KeyRange, Mask, Pairs
+from attent.attention.mask_info import KeyRanges
 from attent.errors import refuse
 from attent.ops.pair_functions import for_all_pairs
 
@@ -182,28 +183,6 @@ class BlockMaskPairs(Mask):
             for bounds in zip(*parts, strict=True)
         )
         return KeyRanges(begins, ends)
-
-
-@dataclass(frozen=True, eq=False)
-class KeyRanges(Mask):
-    """A range of keys for each query.
-
-    Args:
-        begin: the first key, (B|1, H|1, Tq).
-        end: the end of the range, excluded; a range that ends at or before its first key hides all keys.
-    """
-
-    begin: Tensor
-    end: Tensor
-
-    def allowed(self, pairs: Pairs) -> Tensor:
-        """Return which pairs may attend, (B|1, H|1, Tq, Tk)."""
-        begin, end, _ = self.key_range(pairs)
-        return (pairs.key_index >= begin) & (pairs.key_index < end)
-
-    def key_range(self, pairs: Pairs) -> KeyRange:
-        """Return the range."""
-        return KeyRange(self.begin[:, :, pairs.query_index, None], self.end[:, :, pairs.query_index, None], exact=True)
 
 
 def _bounds(allowed: Tensor, index: Tensor, keys: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from attent.attention.base import Pairs, Position
-from attent.integrations.block_mask import KeyRanges
+from attent.attention.mask_info import KeyRanges
 from attent.ops.eligibility import can_run_custom_function
 from attent.ops.pair_functions import IndexByTensors, for_all_offsets
 

@@ -8,15 +8,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attent.attention.arguments import prepare
 from attent.attention.attend import run
 from attent.attention.call import Prepared
-from attent.attention.capture.captured_maps import may_be_overwritten
 from attent.attention.capture.coverage import UNSUPPORTED, dispatching_and_computing_classes
 from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
-from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ImplementationError, needs
 from attent.requirements import check_version
@@ -129,8 +128,7 @@ def attention(
         options: `output_attentions`, and arguments of other implementations.
 
     Returns:
-        The contexts (B, Tq, H, Dv), and the weights before dropout, (B, H, Tq, Tk), computed when they are read; None
-        without `output_attentions`.
+        The contexts (B, Tq, H, Dv), and the weights before dropout, (B, H, Tq, Tk); None without `output_attentions`.
 
     Raises:
         ImplementationError: the model needs a feature that attend does not have, such as sinks or a paged cache.
@@ -192,10 +190,6 @@ def _needs_weights(options: dict[str, Any]) -> bool:
 
 
 def _weights(prepared: Prepared, keys: int) -> Tensor:
-    """Return the weights of a call, computed when they are read, with zeros for the keys that it left out."""
-    call, query, key, _ = prepared
-    if call.queries == 1:
-        # a step of `generate`: its one row is smaller than the keys that it would hold
-        return LazyTensor(AttentionMap.of(prepared), query.dtype, keys).dense()
-    key = key.map(lambda part: part.clone() if may_be_overwritten(part) else part)
-    return LazyTensor(AttentionMap(call, query, key), query.dtype, keys)
+    """Return the weights of a call, (B, H, Tq, Tk), with zeros for the keys that it left out."""
+    weights = AttentionMap.of(prepared).dense().to(prepared.query.dtype)
+    return F.pad(weights, (0, keys - weights.shape[-1]))

@@ -22,8 +22,6 @@ from attent.layers.residual import Norm
 
 Position = Literal["sinusoidal", "learned", "rotary", "alibi", "relative_bias", "none"]
 Input = Literal["tokens", "vectors"]
-# Upper limit for suggested numbers of heads, since a width from an untrusted config may be any number.
-MOST_HEADS = 2**12
 # Upper limit for the number of tokens that end a sentence.
 MOST_ENDS = 2**10
 # The score of each recurrent attention's paper.
@@ -127,22 +125,10 @@ class StackSettings(PresetSettings):
             raise ValueError(f"key_value_heads must divide heads = {self.heads}, got {self.key_value_heads}")
         if self.position == "rotary" and (head_width := self.width // self.heads) % 2:
             raise ValueError(
-                f"rotary positions need pairs of features, and heads = {self.heads} have {head_width} each: "
-                f"{self._heads_advice()}"
+                f"rotary positions need pairs of features, and heads = {self.heads} have {head_width} each: set "
+                "another number of heads, or another position"
             )
         return self
-
-    def _heads_advice(self) -> str:
-        """Return advice for heads of an odd width: the nearest number of heads that gives an even one."""
-        groups = self.key_value_heads or 1
-        counts = [
-            heads
-            for heads in range(1, min(self.width, MOST_HEADS) + 1)
-            if not (self.width % (2 * heads) or heads % groups)
-        ]
-        if not counts:
-            return "set another width, or another position"
-        return f"set heads = {min(counts, key=lambda heads: (abs(heads - self.heads), -heads))}"
 
 
 class TransformerSettings(StackSettings):

@@ -328,8 +328,6 @@ def _by_path(maps: object) -> Mapping[str, Weights | LabelledMap]:
     named: Mapping[str, Any] = maps if isinstance(maps, Mapping) else {"attention": maps}
     if isinstance(maps, Sequence) and not isinstance(maps, str):
         named = {f"layers.{number}": layer for number, layer in enumerate(maps)}
-    # a `LazyTensor` has a map; its module is not imported for this, since it would load PyTorch's compiler, in seconds
-    named = {path: getattr(layer, "map", layer) for path, layer in named.items()}
     if not named:
         reason = re.sub(r"\s*\n\s*", "; ", str(maps)) if hasattr(maps, "concatenated") else "no map was given"
         raise ArgumentError(f"there is no attention to show: {reason}")

@@ -10,7 +10,7 @@ from attent.attention.backends import bands
 from attent.attention.backends.bands import Band
 from attent.attention.base import Mask
 from attent.attention.call import Call
-from attent.attention.masks import Blocks, Causal, Documents, Padding, Selected, Window
+from attent.attention.masks import Causal, Documents, Padding, Selected, Window
 from attent.attention.scores import Additive, Gated
 
 QUERY, KEY, VALUE = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zeros(2, 3, 7, 11)
@@ -21,9 +21,9 @@ QUERY, KEY, VALUE = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zero
     [
         ("dot", 1),
         (Additive(4, 4, 13), 13),
-        (Gated(4, 4), 4),
+        (Gated(4, 4), 2),
         (Gated(4, 4, inner=Additive(4, 4, 13)), 13),
-        (lambda query, key: query @ key.mT, 4),
+        (lambda query, key: query @ key.mT, 2),
     ],
 )
 def test_a_row_takes_what_its_score_computes_with(score, numbers: int) -> None:
@@ -53,8 +53,14 @@ def keys(band: Band) -> list[int]:
     return list(band.keys) if isinstance(band.keys, range) else band.keys.tolist()
 
 
+def selected_blocks(table: torch.Tensor, size: int) -> Selected:
+    """Let each block of queries select the blocks of keys that a table marks."""
+    pairs = table.repeat_interleave(size, 0).repeat_interleave(size, 1)
+    return Selected(torch.where(pairs, torch.arange(pairs.shape[1]), -1))
+
+
 MASKS = [None, Window(3, 0), Causal(), Causal() & Padding(torch.tensor([30])), Documents(torch.arange(64)[None] // 9)]
-MASKS += [Selected(torch.randint(0, 64, (64, 2))), Blocks(torch.eye(8).roll(3, 1) > 0, 8)]
+MASKS += [Selected(torch.randint(0, 64, (64, 2))), selected_blocks(torch.eye(8).roll(3, 1) > 0, 8)]
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=lambda mask: type(mask).__name__)
@@ -80,7 +86,7 @@ def test_scattered_keys_are_gathered() -> None:
     # each block sees the first block and one far away
     table = torch.zeros(8, 8, dtype=torch.bool)
     table[:, 0] = table[:, 7] = True
-    key_bands = bands.split_into_bands(make_call(Blocks(table, 8)), 1, sys.maxsize)
+    key_bands = bands.split_into_bands(make_call(selected_blocks(table, 8)), 1, sys.maxsize)
     assert all(keys(band) == [*range(8), *range(56, 64)] for band in key_bands)
     sample, gradient = key_bands[0], torch.randn(1, 1, 16, 3)
     total = torch.zeros(1, 1, 64, 3)
@@ -93,25 +99,25 @@ def test_scattered_keys_are_gathered() -> None:
 def test_what_is_mostly_seen_is_not_gathered_and_a_row_that_sees_nothing_asks_for_no_keys() -> None:
     table = torch.ones(8, 8, dtype=torch.bool)
     table[:, 3] = False
-    key_bands = bands.split_into_bands(make_call(Blocks(table, 8)), 1, sys.maxsize)
+    key_bands = bands.split_into_bands(make_call(selected_blocks(table, 8)), 1, sys.maxsize)
     assert all(isinstance(band.keys, range) for band in key_bands)
     key_bands = bands.split_into_bands(make_call(Padding(torch.tensor([0]))), 1, sys.maxsize)
     assert {len(band.keys) for band in key_bands} == {0}
 
 
 def test_sparse_only_where_enough_is_hidden_of_many() -> None:
-    assert bands.worthwhile_bands(make_call(Window(3, 0)), 0.5, 64 * 64) is not None
-    assert bands.worthwhile_bands(make_call(Window(3, 0)), 0.5, 64 * 64 + 1) is None
-    assert bands.worthwhile_bands(make_call(Window(40, 0)), 0.5, 1) is None
-    assert bands.worthwhile_bands(make_call(None), 0.5, 1) is None
-    assert bands.worthwhile_bands(make_call(Window(3, 0), 63), 0.5, 1) is None
+    assert bands.is_worthwhile(make_call(Window(3, 0)), 0.5, 64 * 64)
+    assert not bands.is_worthwhile(make_call(Window(3, 0)), 0.5, 64 * 64 + 1)
+    assert not bands.is_worthwhile(make_call(Window(40, 0)), 0.5, 1)
+    assert not bands.is_worthwhile(make_call(None), 0.5, 1)
+    assert not bands.is_worthwhile(make_call(Window(3, 0), 63), 0.5, 1)
     # all heads count
-    assert bands.worthwhile_bands(make_call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64) is not None
+    assert bands.is_worthwhile(make_call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64)
 
 
 def test_the_ends_of_a_span_lie_within_the_keys() -> None:
     sample = prepare(torch.zeros(5, 1), torch.zeros(7, 1), torch.zeros(7, 1), mask=Window(1, 1), query_start=5).call
-    bounds = mask_info.key_bounds(sample, exact=True)
+    bounds = mask_info.key_bounds(sample)
     assert bounds is not None
     first, stop = bounds
     # queries at 5 … 9, of which the last two see nothing

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attent.attention import attend, prepare
+from attent.attention import attend
 from attent.attention.backends import bands, tiled
 from attent.attention.masks import Selected, Window
 from attent.attention.positions import RelativeBias
@@ -189,39 +189,9 @@ def test_a_tile_is_all_that_is_held_on_the_way(monkeypatch: pytest.MonkeyPatch) 
     query, key, value = (torch.randn(257, 4, requires_grad=True) for _ in range(3))
     attend(query, key, value, score=recording, implementation="tiled").sum().backward()
     assert max(sizes) <= 2048
-    # every tile once forward and once more for the backward, and six rows to see what the score does
-    assert sum(sizes) == 2 * 257 * 257 + 6 * 257
+    # every tile once forward and once more for the backward, and a row to see what the score does
+    assert sum(sizes) == 2 * 257 * 257 + 257
     sizes.clear()
     with torch.no_grad():
         attend(query, key, value, score=recording, implementation="tiled")
-    # but the five rows that tell how many numbers a pair takes
-    assert sum(sizes) == (257 + 5) * 257
-
-
-TRIED = torch.randn(2, 3, 5, 4, dtype=torch.float64), *torch.randn(2, 2, 3, 37, 4, dtype=torch.float64)
-
-
-@pytest.mark.parametrize(
-    ("score", "numbers"),
-    [
-        (product, 1),
-        # what is made of the keys alone does not count
-        (lambda query, key: query @ LAYER(key).tanh().exp().mT, 1),
-        (lambda query, key: -(query[..., :, None, :] - key[..., None, :, :]).square().sum(-1), 4),
-        (Gated(4, 4).double(), 3),  # the gate, the score behind it, and their product's factors
-        ("dot", None),
-        (Additive(4, 4, 13).double(), None),
-    ],
-    ids=["products", "a layer", "differences", "gated", "dot", "tanh"],
-)
-def test_how_many_numbers_a_pair_takes(score: Any, numbers: int | None) -> None:
-    actual = tiled.measure_numbers_per_pair(prepare(*TRIED, score=score))
-    assert actual == numbers if numbers is None or actual is None else abs(actual - numbers) <= 1
-
-
-def test_a_trial_leaves_the_dice_alone_and_is_not_made_in_inference_mode() -> None:
-    before = torch.get_rng_state()
-    tiled.measure_numbers_per_pair(prepare(*TRIED, score=throwing))
-    assert torch.equal(torch.get_rng_state(), before)
-    with torch.inference_mode():
-        assert tiled.measure_numbers_per_pair(prepare(*TRIED, score=product)) is None
+    assert sum(sizes) == 257 * 257

@@ -122,7 +122,7 @@ def test_rows_not_asked_for_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     best = weights.argmax()
     assert best.shape == (4096,)
     assert sum(rows for rows, _ in shapes) == 4096
-    assert max(rows * keys for rows, keys in shapes) <= bands.TILE // 2 < 4096**2
+    assert max(rows * keys for rows, keys in shapes) <= bands.TILE < 4096**2
 
 
 def test_keys_are_lowered_once_and_only_the_queries_looked_at() -> None:

@@ -16,7 +16,6 @@ from attent.attention.base import Mask
 from attent.attention.call import Call
 from attent.attention.masks import (
     Around,
-    Blocks,
     Causal,
     Documents,
     Excluded,
@@ -40,10 +39,6 @@ PICTURES: list[tuple[Mask, tuple[int, ...], str]] = [
     (Around(torch.tensor([[0, 3, 9]]), 1), (3, 6), "■■····\n··■■■·\n······"),
     (Around(torch.tensor([[0.5, 3.0, 4.9]]), 1), (3, 6), "■■····\n··■■■·\n····■■"),
     (Around(torch.arange(7)[None], 2), (7,), Window(2, 2).draw(7)),
-    (Blocks(TABLE, 2), (5,), "■■··■\n■■··■\n··■■·\n··■■·\n■■■■■"),
-    # by position: two queries stand in the second and the third block
-    (Blocks(TABLE, 2), (2, 5), "··■■·\n■■■■■"),
-    (Blocks(TABLE, 1), (3,), "■·■\n·■·\n■■■"),
     # queries belong where their positions do or where it is said
     (Documents(PACKED), (2, 5), "··■■■\n··■■■"),
     (Documents(PACKED), (4, 5), "■■···\n··■■■\n··■■■\n··■■■"),
@@ -83,11 +78,6 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ShapeError,
         "centers must be (B|1, Tq) = (2, 5), got (1, 4)",
     ),
-    (lambda: Blocks(TABLE, 0), ArgumentError, "block size must be ≥ 1, got 0"),
-    (lambda: Blocks(TABLE.long(), 2), DTypeError, "the table of blocks must be boolean, got torch.int64"),
-    (lambda: Blocks(TABLE[None], 2), ShapeError, "the table of blocks must be (q, k) or (B|1, H|1, q, k), got"),
-    (lambda: Blocks(TABLE, 2).check(1, 1, 5, 7), ShapeError, "7 keys in blocks of 2 need 4 columns in the table,"),
-    (lambda: Blocks(TABLE.expand(5, 1, 3, 3), 2).check(2, 3, 5, 5), ShapeError, "the table of blocks must begin with"),
     (lambda: Documents(PACKED).check(1, 1, 5, 11), ShapeError, "documents of keys must be (B|1, T) = (1, 11), got"),
     (lambda: Documents(PACKED.expand(2, 5)).check(3, 1, 5, 5), ShapeError, "documents of keys must be (B|1, T) = (3,"),
     (lambda: Documents(PACKED[0]).check(2, 1, 5, 7), ShapeError, "documents of keys must be (B|1, T) = (2, 7), got"),
@@ -134,10 +124,6 @@ def call_of(mask: Mask | str, batch: int, queries: int, keys: int, heads: int = 
 @pytest.mark.parametrize(
     ("mask", "queries", "keys", "exact"),
     [
-        (Blocks(torch.eye(5) + torch.eye(5).roll(1, 0).tril() > 0, 2), 10, 9, True),
-        (Blocks(torch.tensor([[False, True, True], [False] * 3, [True, False, False]]), 2), 6, 5, True),
-        (Blocks(torch.tensor([[True] * 3, [True, False, True]]), 2), 4, 5, False),
-        (Blocks(torch.stack([torch.eye(3), torch.eye(3).flip(0)])[None] > 0, 2), 6, 5, True),
         (Documents(torch.tensor([[0, 0, 1, 1, 1, -1, -1]])), 7, 7, True),
         (Documents(torch.tensor([[3, 3, 0, 0, 0, 2, 2]])), 7, 7, True),
         (Documents(torch.tensor([[0, 1, 0, 1, 1, 2, 2]])), 7, 7, False),
@@ -151,16 +137,6 @@ def test_keys_without_gaps_are_a_range_for_each_query(mask: Mask, queries: int, 
     allowed = mask.allowed(call.pairs())
     assert torch.equal(inside, allowed) is exact
     assert not (allowed & ~inside).any()
-
-
-def test_blocks_may_differ_and_stand_elsewhere_from_sequence_to_sequence() -> None:
-    table = torch.rand(2, 3, 4, 3) < 0.5
-    call = call_of(Blocks(table, 2), 2, 7, 5, 3, query_start=0)
-    expected = table.repeat_interleave(2, 2)[:, :, :7].repeat_interleave(2, 3)[..., :5]
-    assert torch.equal(call.allowed(call.pairs()), expected)
-    call = call_of(Blocks(TABLE, 2), 2, 2, 5, query_start=torch.tensor([0, 3]))
-    expected = torch.tensor([[0, 0], [1, 2]])
-    assert torch.equal(call.allowed(call.pairs())[:, 0], TABLE[expected].repeat_interleave(2, -1)[..., :5])
 
 
 @pytest.mark.parametrize(
@@ -280,7 +256,6 @@ MASKS: dict[str, Mask] = {
         torch.tensor([[0] * 7 + [1] * 9 + [3] * 10 + [-1] * 3]), torch.randint(0, 5, (1, TQ), generator=dice)
     ),
     "documents by position": Documents(torch.randint(-1, 3, (2, TK), generator=dice)),
-    "blocks": Blocks(torch.rand(B, H, 6, 6, generator=dice) < 0.3, 5),
     "selected": Selected(SELECTED),
     "selected & causal": Selected(SELECTED[0, 0]) & Causal(),
     "by head": PerHead([Window(1, 0), Causal(), Documents(torch.randint(0, 3, (1, TK), generator=dice))]),
@@ -306,10 +281,9 @@ def test_tiles_within_the_reach_lose_nothing(name: str, monkeypatch: pytest.Monk
 
 
 SCATTERED = {
-    **{name: MASKS[name] for name in ("blocks", "selected", "selected & causal")},
+    **{name: MASKS[name] for name in ("selected", "selected & causal")},
     "selected | window": Selected(SELECTED) | Window(1, 0),
     "selected | selected": Selected(SELECTED[:, :1]) | Selected(SELECTED[:1]),
-    "blocks & selected": Blocks(torch.rand(6, 6, generator=dice) < 0.5, 5) & Selected(SELECTED),
     "by head": PerHead([Window(1, 0), Selected(SELECTED[:, :1]), Causal()]),
 }
 

@@ -166,7 +166,7 @@ def test_a_gate_needs_no_bias_and_its_inner_score_must_fit() -> None:
         attend(query, key, key, score=Gated(3, 11))
     assert attend(query, key, key, score=Gated(3, 11, inner=General(3, 11))).shape == (2, 5, 11)
     assert Gated(3, 11, inner=Additive(3, 11, 13)).per_pair(3) == 13
-    assert Gated(3, 3).per_pair(3) == 3
+    assert Gated(9, 9).per_pair(9) == 3
     assert Gated(3, 3, bias=False).bias is None
     assert attend(query, query, query, score=Gated(3, 3, bias=False)).shape == (2, 5, 3)
 

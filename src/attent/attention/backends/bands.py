@@ -53,7 +53,13 @@ def row_tiles(call: Call, numbers_per_pair: int | None = None, tile_size: int | 
 
 
 def lower_sides(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Lowered:
-    """Lower both sides once, for all rows.
+    """Lower both sides once, for all rows."""
+    lowered_key, value = lower_keys(call, key, value)
+    return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), lowered_key.center), lowered_key, value)
+
+
+def lower_keys(call: Call, key: LoweredSide, value: Tensor) -> tuple[LoweredSide, Tensor]:
+    """Lower the keys, and return them with the values.
 
     Keys that no query sees are set to zero first, so that their numbers reach no gradient of the score's parameters.
     """
@@ -70,7 +76,7 @@ def lower_sides(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> L
         lowered_key = lower_key(
             call.score, lowered_key.features, call.heads, call.score.center(lowered_key.features, visible_keys)
         )
-    return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), lowered_key.center), lowered_key, value)
+    return lowered_key, value
 
 
 def dot_operands(call: Call, query: LoweredSide, key: LoweredSide) -> tuple[Tensor, Tensor, float]:
@@ -149,8 +155,8 @@ def split_into_bands(call: Call, numbers_per_pair: int | None = None, tile_size:
     return [part for band in parts for part in _gather_visible_keys(call, band)] if is_scattered else parts
 
 
-def worthwhile_bands(call: Call, max_share: float, min_pairs: int) -> list[Band] | None:
-    """Return bands of any size, for kernels that hold no table of pairs; None if they would not pay off.
+def is_worthwhile(call: Call, max_share: float, min_pairs: int) -> bool:
+    """Return whether computing only the pairs of bands is faster than computing all pairs.
 
     Args:
         call: the call.
@@ -158,9 +164,9 @@ def worthwhile_bands(call: Call, max_share: float, min_pairs: int) -> list[Band]
         min_pairs: the smallest number of pairs, over all sequences and heads, for which bands are considered.
     """
     if call.mask is None or call.queries < ROWS or numbers_per_row(call, 1) * call.queries < min_pairs:
-        return None
+        return False
     parts = split_into_bands(call, 1, sys.maxsize)
-    return parts if sum(band.pairs for band in parts) < max_share * call.queries * call.keys else None
+    return sum(band.pairs for band in parts) < max_share * call.queries * call.keys
 
 
 def _contiguous_bands(begin: np.ndarray, end: np.ndarray, numbers_per_pair: int, tile_size: int) -> list[Band]:

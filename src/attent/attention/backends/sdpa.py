@@ -1,32 +1,23 @@
-"""Dot forms under softmax, through PyTorch's scaled_dot_product_attention.
-
-On a CPU it computes band by band if a mask hides most pairs: a window, documents, blocks of a long sequence.
-"""
+"""Dot forms under softmax, through PyTorch's scaled_dot_product_attention, which computes all pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from attent.attention import mask_info, reference
+from attent.attention import reference
 from attent.attention.backends import bands, select
-from attent.attention.backends.bands import Band
 from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call, Prepared, lower_key
-from attent.attention.mask_info import AdditiveMask, additive_mask
 from attent.attention.masks.causal import Causal
 from attent.attention.scores import SCORES
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.ops import sdpa
-from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
-from attent.ops.eligibility import is_known_true, is_transformed, is_vmap_alone, needs_plain_torch
+from attent.ops.eligibility import is_known_true, is_vmap_alone, needs_plain_torch
 
 # Their lowered sides are the queries and keys themselves.
 PLAIN: tuple[type[DotScore], ...] = (Dot, ScaledDot)
@@ -53,10 +44,8 @@ def unsupported(call: Call) -> str | None:
 
 
 def choose(prepared: Prepared) -> select.Variant:
-    """Choose "block_sparse", or one of the variants of `ops.sdpa` for all pairs at once."""
+    """Choose one of the variants of `ops.sdpa`."""
     call = prepared.call
-    if (parts := sparse_bands(call)) is not None:
-        return select.Variant("block_sparse", partial(_run_bands, parts=parts))
     is_causal = _causality(call) == "pytorch"
     keys = min(call.keys, call.queries) if is_causal else call.keys
     mask_needs_grad = call.bias is not None and call.bias.requires_grad
@@ -163,118 +152,3 @@ def _with_bias(call: Call, allowed: Tensor | None) -> Tensor | None:
         return allowed
     # fully masked rows were opened before, so every row with a pair hidden by −∞ has a visible one too
     return call.bias.masked_fill(call.bias == -torch.inf, 0.0).masked_fill(~allowed, -torch.inf)
-
-
-def sparse_bands(call: Call) -> list[Band] | None:
-    """Return the bands to compute, none of them empty; None if all pairs at once are faster or the only way."""
-    # for causality from the first key on, PyTorch skips hidden pairs itself
-    if call.mask is None or (
-        isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and call.start == 0
-    ):
-        return None
-    if (
-        call.device.type != "cpu"
-        or torch.compiler.is_compiling()
-        or (call.bias is not None and call.bias.requires_grad)
-    ):
-        return None
-    # transforms use PyTorch's own kernel
-    parts = None if is_transformed() else bands.worthwhile_bands(call, select.SPARSE, select.MANY)
-    return None if parts is None else [band for band in parts if len(band.keys)]
-
-
-def _run_bands(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, parts: list[Band]) -> Tensor:
-    """Compute the context, (B, H, Tq, Dv), band by band; queries in no band see nothing."""
-    key, value = call.repeat_kv_side(key), call.repeat_kv(value)
-    visible = mask_info.visible_keys_of(call)
-    if visible is not None:
-        key, value = reference.zero_hidden_keys(visible, key, value)
-    *sides, scale = _lowered(call, query, key, visible)
-    # the kernel requires keys and values of equal width
-    width = max(sides[0].shape[-1], value.shape[-1])
-    padded = [
-        F.pad(tensor, (0, width - tensor.shape[-1])) if tensor.shape[-1] < width else tensor
-        for tensor in (*sides, value)
-    ]
-    return _BlockSparse.apply(*padded, _Bands(call, parts, scale))[..., : call.value_width]
-
-
-@dataclass(frozen=True)
-class _Bands:
-    """The bands of a call and the factor on q·k."""
-
-    call: Call
-    bands: list[Band]
-    scale: float
-
-    def with_mask_terms(self, dtype: torch.dtype) -> Iterator[tuple[Band, Tensor | None, Tensor | None]]:
-        """Yield each band with the term on its scores and its fully masked rows (…, rows, 1), as in `AdditiveMask`."""
-        call = self.call
-        bounds = None if call.bias is not None else mask_info.key_bounds(call, exact=True)
-        bounds = None if bounds is None else torch.stack(torch.broadcast_tensors(*bounds))  # (2, B|1, H|1, Tq)
-        last_name, mask = b"", AdditiveMask(None, None)
-        for band in self.bands:
-            if bounds is None or isinstance(band.keys, Tensor):
-                pairs = call.pairs(*band.pairs_of(call))
-                mask = additive_mask(
-                    call.allowed(pairs), None if call.bias is None else call.bias_at_pairs(pairs, call.bias), dtype
-                )
-                last_name = b""
-            else:
-                # in a window all bands but the first and last have the same mask
-                relative = bounds[..., band.own] - band.keys.start
-                name = relative.numpy().tobytes() + len(band.keys).to_bytes(8, "little")
-                if name != last_name:
-                    keys = torch.arange(len(band.keys), dtype=torch.int32)
-                    begin, end = relative.to(torch.int32)[..., None]
-                    last_name, mask = name, additive_mask((keys >= begin) & (keys < end), None, dtype)
-            yield band, mask.term, mask.fully_masked
-
-
-class _BlockSparse(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, work: _Bands) -> Tensor:
-        has_all_rows = sum(len(band.rows) for band in work.bands) == query.shape[2]
-        context, sums = (value.new_empty if has_all_rows else value.new_zeros)(*query.shape[:3], value.shape[3]), []
-        for band, term, fully_masked in work.with_mask_terms(query.dtype):
-            parts = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
-            part, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                *parts, 0.0, False, attn_mask=term, scale=work.scale
-            )
-            context[:, :, band.own] = part if fully_masked is None else part.masked_fill(fully_masked, 0.0)
-            sums.append(total)
-        ctx.save_for_backward(query, key, value, context, *sums)
-        ctx.work = work
-        return context
-
-    @staticmethod
-    @no_autocast
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        query, key, value, context, *sums = ctx.saved_tensors
-        work: _Bands = ctx.work
-        if needs_double_backward(gradient):
-            # narrow, since a slice of everything would be an alias, which batched gradients do not support
-            gradients = [gradient.narrow(2, band.rows.start, len(band.rows)) for band in work.bands]
-            return *double_backward(partial(_contexts_by_products, work), (query, key, value), gradients), None
-        # gradients of keys that bands share are summed in float32 at least
-        exact = torch.promote_types(query.dtype, torch.float32)
-        dq, dk, dv = torch.zeros_like(query), torch.zeros_like(key, dtype=exact), torch.zeros_like(value, dtype=exact)
-        for (band, term, fully_masked), total in zip(work.with_mask_terms(query.dtype), sums, strict=True):
-            parts = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
-            of_band = gradient[:, :, band.own]
-            of_band = of_band if fully_masked is None else of_band.masked_fill(fully_masked, 0.0)
-            gradients = sdpa.fused_gradients(of_band, *parts, term, context[:, :, band.own], total, False, work.scale)
-            dq[:, :, band.own] = gradients[0]
-            band.add_key_gradient(dk, gradients[1].to(exact))
-            band.add_key_gradient(dv, gradients[2].to(exact))
-        return dq, dk.to(key.dtype), dv.to(value.dtype), None
-
-
-def _contexts_by_products(work: _Bands, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """Compute the bands' contexts by plain products, which store none of their weights."""
-    contexts = []
-    for band, term, fully_masked in work.with_mask_terms(query.dtype):
-        parts = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
-        context = checkpointed(sdpa.products, *parts, term, False, work.scale)
-        contexts.append(context if fully_masked is None else context.masked_fill(fully_masked, 0.0))
-    return contexts

@@ -28,9 +28,9 @@ from attent.ops.eligibility import is_transformed, needs_plain_torch
 # torch 2.13 on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45
 # against 75 at 2048.
 SIXTEEN_BIT_GRADIENTS = 256
-# PyTorch's attention computes all pairs, or half of them for a causal mask alone. Band by band it skips hidden pairs,
-# which on a CPU pays for the extra kernel calls if less than this share of the pairs is left and all heads together
-# have at least this many pairs.
+# PyTorch's attention computes all pairs, or half of them for a causal mask alone. Tiles skip hidden pairs, which on a
+# CPU pays off if less than this share of the pairs is left and all heads together have at least this many pairs; at
+# 8,192 keys and a window of 128, they take 90 ms, and dense attention, which skips them too, 21.
 SPARSE, MANY = 0.5, 2**20
 # If a mask leaves a few scattered keys, tiles of those beat a table of all pairs if less than this share of the pairs
 # is left and a head has at least this many pairs: at 4,096 keys 21 and 26 ms against 67 and 70, at 16,384 keys 108 and
@@ -57,7 +57,9 @@ def _dense_keys(call: Call) -> int | None:
     limit = row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=True)
     if limit is None or call.keys <= limit or call.bias is not None or mask_info.needs_table(call):
         return limit
-    return row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=False)
+    limit = row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=False)
+    # dense attention skips the pairs that ranges hide, PyTorch's does not
+    return None if limit and bands.is_worthwhile(call, SPARSE, MANY) else limit
 
 
 def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
@@ -101,15 +103,14 @@ def reason_to_skip(name: str, call: Call) -> str | None:
         return "a single query does not fill its registers"
     if name == "dense" and (limit := _dense_keys(call)) is not None and call.keys > limit:
         return f"PyTorch is faster beyond {limit} keys by the machine row {current_row().name!r}"
-    if name in ("dense", "sdpa") and _has_few_scattered_pairs(call):
+    if name == "dense" and _has_few_scattered_pairs(call):
         return "its table of all pairs would take longer than tiles of the few that attend"
     if name == "tanh" and needs_plain_torch():
         return "functional derivatives need plain PyTorch, which is left to tiles"
     if name == "tanh" and call.queries < FEW:
         return f"its exponentials of every key do not pay off for fewer than {FEW} queries"
-    bias_needs_grad = call.bias is not None and call.bias.requires_grad
-    if name == "sdpa" and bias_needs_grad and bands.worthwhile_bands(call, SPARSE, MANY) is not None:
-        return "for the bias's gradient it would compute the pairs that the mask hides, which tiles skip"
+    if name == "sdpa" and bands.is_worthwhile(call, SPARSE, MANY):
+        return "it would compute the pairs that the mask hides, which tiles skip"
     return None
 
 
@@ -117,7 +118,7 @@ def _has_few_scattered_pairs(call: Call) -> bool:
     """Return whether a mask that only a table describes hides nearly all of many pairs."""
     if call.queries * call.keys < TABLE or not mask_info.needs_table(call):
         return False
-    return bands.worthwhile_bands(call, SCATTERED, TABLE) is not None
+    return bands.is_worthwhile(call, SCATTERED, TABLE)
 
 
 class Variant(NamedTuple):
@@ -199,7 +200,7 @@ def varlen_key_counts(call: Call) -> list[int] | None:
     numbers, worth = bands.numbers_per_row(call) * call.queries, VARLEN_PADDING[call.score.form] * call.batch
     if numbers < worth:
         return None
-    bounds = mask_info.key_bounds(call) if mask_info.can_split_by_sequence(call) else None
+    bounds = None if mask_info.needs_table(call) else mask_info.key_bounds(call)
     if bounds is None or len(bounds[1]) < call.batch:
         return None
     ends = bounds[1].amax((1, 2))
@@ -230,7 +231,8 @@ def run_sequences(
     run_sequence: Callable[[Prepared], Tensor],
 ) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), of each sequence separately, with the keys that it needs."""
-    contexts = []
+    contexts, bounds = [], mask_info.key_bounds(call)
+    assert bounds is not None
     sides = zip(*(part.split(1) if part is not None else [None] * call.batch for part in key), strict=True)
     tensors = zip(query.split(1), sides, value.split(1), key_counts, strict=True)
     for sequence, (queries, (features, bias, center), values, keys) in enumerate(tensors):
@@ -238,19 +240,19 @@ def run_sequences(
             contexts.append(values.new_zeros(1, call.heads, call.queries, call.value_width, dtype=call.dtype))
             continue
         side = LoweredSide(features[:, :, :keys], None if bias is None else bias[:, :, :keys], center)
-        contexts.append(
-            run_sequence(Prepared(_call_for_sequence(call, sequence, keys), queries, side, values[:, :, :keys]))
-        )
+        own = _call_for_sequence(call, sequence, keys, *bounds)
+        contexts.append(run_sequence(Prepared(own, queries, side, values[:, :, :keys])))
     return torch.cat(contexts)
 
 
-def _call_for_sequence(call: Call, sequence: int, keys: int) -> Call:
-    assert call.mask is not None
+def _call_for_sequence(call: Call, sequence: int, keys: int, begin: Tensor, end: Tensor) -> Call:
+    """Return the call of one sequence, given the bounds of all."""
     bias, start = call.bias, call.start
+    begin, end = (bound[sequence : sequence + 1] if len(bound) > 1 else bound for bound in (begin, end))
     if bias is not None:
         bias = bias[sequence : sequence + 1] if len(bias) > 1 else bias
         bias = bias[..., :keys] if bias.shape[3] > 1 else bias
     if isinstance(start, Tensor):
         start = int(start[sequence] if len(start) > 1 else start)
-    result = replace(call, bias=bias, start=start, batch=1, keys=keys, axes=4)
-    return replace(result, mask=mask_info.mask_for_sequence(call.mask, sequence, result.pairs()))
+    mask = mask_info.mask_for_sequence(begin, end, keys)
+    return replace(call, mask=mask, bias=bias, start=start, batch=1, keys=keys, axes=4)

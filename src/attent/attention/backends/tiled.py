@@ -23,7 +23,7 @@ from attent.attention.backends import bands
 from attent.attention.backends.bands import Band, Lowered, lower_sides, select_tokens, split_into_bands
 from attent.attention.backends.select import Variant
 from attent.attention.base import LoweredSide
-from attent.attention.call import Call, Prepared, lower_key
+from attent.attention.call import Call, Prepared
 from attent.errors import ArgumentError
 from attent.ops.autograd import (
     Captures,
@@ -34,7 +34,7 @@ from attent.ops.autograd import (
     needs_double_backward,
     no_autocast,
 )
-from attent.ops.eligibility import can_run_custom_function, without_autocast
+from attent.ops.eligibility import can_run_custom_function
 
 # A function that returns the scores of two lowered sides and holds no other numbers.
 ScoreLowered = Callable[[LoweredSide, LoweredSide], Tensor]
@@ -59,7 +59,7 @@ def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Var
     call = prepared.call
     if call.is_empty:
         return Variant("empty", reference.run)
-    per_pair = 1 if score_lowered is not None else measure_numbers_per_pair(prepared)
+    per_pair = 1 if score_lowered is not None else None
     table = bands.WHOLE * bands.TILE
     # computing a table of a few tiles at once is faster than computing each tile twice
     is_small = bands.numbers_per_row(call, per_pair) * call.queries <= table
@@ -227,41 +227,6 @@ def _sum_tile_gradients(
             else:
                 total += part
     return totals
-
-
-def measure_numbers_per_pair(prepared: Prepared) -> int | None:
-    """Measure the numbers in memory per pair while a score is computed.
-
-    None if the score declares it, or it cannot be measured. It counts the numbers that autograd stores for a backward
-    pass of three rows minus those for two, so that tensors computed only from the keys do not count.
-    """
-    call = prepared.call
-    if call.score.form is not None or call.queries < 3 or not call.keys:
-        return None
-    if torch.is_inference_mode_enabled() or not can_run_custom_function():
-        return None
-    with _restored_random_state(call.device), without_autocast(call.device):
-        with torch.no_grad():
-            key = reference.exact_keys(call, prepared.key)
-            key = key if call.lowered else lower_key(call.score, key.features, call.heads)
-            query = call.score.lower_query(prepared.query[:, :, :3].to(call.accumulation_dtype), key.center)
-        two, three = (_count_stored_numbers(call, query, key, rows) for rows in (2, 3))
-    return max(round((three - two) / (call.batch * call.heads * call.keys)), 1)
-
-
-def _count_stored_numbers(call: Call, query: LoweredSide, key: LoweredSide, rows: int) -> int:
-    query, key = (side.map(lambda part: part.detach().requires_grad_()) for side in (query, key))
-    storages: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // tensor.element_size()
-        return tensor
-
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        scores = call.score.score_lowered(select_tokens(query, slice(0, rows)), key)
-    inputs = {part.untyped_storage().data_ptr() for side in (query, key) for part in side if part is not None}
-    del scores
-    return sum(numbers for storage, numbers in storages.items() if storage not in inputs)
 
 
 def captured_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> list[Tensor] | None:

@@ -93,8 +93,6 @@ def advice(module: nn.Module, models: Sequence[Any] = (), *, is_compiled: bool =
             else "F.scaled_dot_product_attention or attent.attend in its place"
         )
         return f"FlexAttention keeps queries and keys inside its kernel: use {remedy}"
-    if isinstance(module, torch.jit.ScriptModule):
-        return "it is TorchScript, which runs outside Python: watch the model that it was made from"
     if is_compiled:
         return 'it is compiled: run it within torch.compiler.set_stance("force_eager")'
     can_dispatch = is_dispatching(kind)

@@ -12,13 +12,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from attent.attention import mask_info, reference
+from attent.attention import reference
 from attent.attention.backends import bands
 from attent.attention.backends.tanh import fused_scores
-from attent.attention.base import LoweredSide, Mask, Normalizer, Score, TanhScore
-from attent.attention.call import Call, lower_key
+from attent.attention.base import LoweredSide, Mask, Normalizer, TanhScore
+from attent.attention.call import Call
 from attent.errors import ArgumentError, ShapeError, StaleMapError
-from attent.ops.eligibility import is_known_true, without_autocast
+from attent.ops.eligibility import without_autocast
 
 Index = int | slice | Tensor | list[int] | EllipsisType
 
@@ -185,10 +185,12 @@ class LazyMatrix:
         has_graph = torch.is_grad_enabled() and any(
             part.requires_grad for part in (*self.key, *self.call.score.parameters()) if part is not None
         )
-        if has_graph:
-            return _lower_keys(self.call, self.key)
-        if self._lowered is None:
-            self._lowered = _lower_keys(self.call, self.key)
+        if has_graph or self._lowered is None:
+            # only keys matter here
+            lowered, _ = bands.lower_keys(self.call, self.key, self.key.features)
+            if has_graph:
+                return lowered
+            self._lowered = lowered
         return self._lowered
 
     def _read_runs(self, runs: Iterable[Tensor]) -> list[Tensor]:
@@ -247,23 +249,3 @@ def row_runs(call: Call) -> list[range]:
     """Return the rows of all heads, in runs that fit a tile."""
     # dot and tanh forms hold no more than the scores
     return bands.row_tiles(call, None if call.score.form is None else 1)
-
-
-def _lower_keys(call: Call, key: LoweredSide) -> LoweredSide:
-    """Lower the keys as `bands.lower_sides` does, but compute which keys are visible only where that matters."""
-    side = reference.exact_keys(call, key)
-    can_hide = call.mask is not None or call.bias is not None
-    # a finite sum means that all numbers are finite, and then hidden keys cannot leak
-    is_finite = not can_hide or is_known_true(
-        lambda: torch.isfinite(key.features.detach().sum(dtype=call.accumulation_dtype)), call.device
-    )
-    # but one large key changes how the kernel of tanh forms computes, and so the last bits
-    needs_zeros = not is_finite or (can_hide and isinstance(call.score, TanhScore))
-    has_center = not call.lowered and type(call.score).center is not Score.center
-    visible = mask_info.visible_keys_of(call) if needs_zeros or has_center else None
-    if visible is not None and needs_zeros:
-        bias = None if side.bias is None else side.bias.masked_fill(~visible, 0.0)
-        side = LoweredSide(side.features.masked_fill(~visible[..., None], 0.0), bias, side.center)
-    if call.lowered:
-        return side
-    return lower_key(call.score, side.features, call.heads, call.score.center(side.features, visible))

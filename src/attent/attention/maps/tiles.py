@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import mask_info
-from attent.attention.base import DotScore, KeyRange, LoweredSide, Pairs, Score, TanhScore
+from attent.attention.base import DotScore, LoweredSide, Pairs, Score, TanhScore
 from attent.attention.call import Call
 from attent.attention.maps import lazy_matrix
 from attent.attention.maps.lazy_matrix import LazyMatrix
@@ -206,9 +206,7 @@ class _RowTerms:
     biases: tuple[Tensor, ...]
     factors: Tensor | None
     allowed: Tensor | None
-    # (…, rows, columns of `partial`): outside these columns no pair is hidden
     hidden: Tensor | None
-    partial: slice
     fully_masked: Tensor | None
 
     @classmethod
@@ -217,15 +215,6 @@ class _RowTerms:
         pairs = replace(all_pairs, key_index=all_pairs.key_index[columns])
         biases = () if call.position is None else (call.position.bias(pairs).to(call.accumulation_dtype),)
         factors = None if call.weighting is None else call.weighting.factors(pairs).to(call.accumulation_dtype)
-        if (
-            call.bias is None
-            and call.mask is not None
-            and isinstance(call.normalizer, Softmax)
-            and call.device.type == "cpu"
-        ):
-            key_range = call.mask.key_range(all_pairs)
-            if key_range is not None and key_range.exact:
-                return cls(pairs, biases, factors, None, *_hidden_pairs_columns_and_rows(call, pairs, key_range))
         allowed = None if call.mask is None else call.mask.allowed(pairs)
         if call.bias is not None:
             bias = call.bias if call.bias.shape[2] == 1 else call.bias[:, :, rows]
@@ -234,10 +223,10 @@ class _RowTerms:
             allowed = is_finite if allowed is None else allowed & is_finite
             biases = (call.bias_term(bias), *biases)
         if allowed is None:
-            return cls(pairs, biases, factors, None, None, slice(None), None)
+            return cls(pairs, biases, factors, None, None, None)
         fully_masked = ~allowed.any(-1, keepdim=True)
         has_none = is_known_true(lambda: ~fully_masked.any(), call.device)
-        return cls(pairs, biases, factors, allowed, ~allowed, slice(None), None if has_none else fully_masked)
+        return cls(pairs, biases, factors, allowed, ~allowed, None if has_none else fully_masked)
 
     def part(self, batches: slice, heads: slice) -> _RowTerms:
         """Return the terms of some sequences and heads."""
@@ -246,7 +235,7 @@ class _RowTerms:
             None if tensor is None else _part(tensor, batches, heads) for tensor in tensors
         )
         biases = tuple(_part(bias, batches, heads) for bias in self.biases)
-        return _RowTerms(self.pairs, biases, factors, allowed, hidden, self.partial, fully_masked)
+        return _RowTerms(self.pairs, biases, factors, allowed, hidden, fully_masked)
 
     def apply_in_place(self, call: Call, scores: Tensor) -> None:
         """Cap, bias and mask the scores in place."""
@@ -255,29 +244,4 @@ class _RowTerms:
         for bias in self.biases:
             scores.add_(bias)
         if self.hidden is not None:
-            scores[..., self.partial].masked_fill_(self.hidden, torch.finfo(scores.dtype).min)
-
-
-def _hidden_pairs_columns_and_rows(
-    call: Call, pairs: Pairs, key_range: KeyRange
-) -> tuple[Tensor | None, slice, Tensor | None]:
-    """Return the hidden pairs of the columns that not all rows see, the columns, and the fully masked rows.
-
-    The columns are counted from the first.
-
-    Args:
-        call: the call.
-        pairs: the rows and columns.
-        key_range: the exact key ranges.
-    """
-    first, stop = (bound.expand(*bound.shape[:2], len(pairs.query_index), 1) for bound in key_range[:2])
-    fully_masked = stop.clamp(max=call.keys) <= first.clamp(min=0)
-    start, width = int(pairs.key_index[0]), len(pairs.key_index)
-    # every row sees the columns from `begin` to `end`
-    begin, end = max(int(first.amax()) - start, 0), min(int(stop.amin()) - start, width)
-    partial = slice(0, width)
-    if begin < end:
-        partial = slice(end, width) if not begin else slice(0, begin) if end == width else partial
-    columns = pairs.key_index[partial]
-    hidden = (columns < first) | (columns >= stop) if len(columns) else None
-    return hidden, partial, fully_masked if bool(fully_masked.any()) else None
+            scores.masked_fill_(self.hidden, torch.finfo(scores.dtype).min)

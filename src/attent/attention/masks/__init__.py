@@ -5,7 +5,6 @@ from __future__ import annotations
 from attent import registry
 from attent.attention.base import And, Mask, Or
 from attent.attention.masks.around import Around
-from attent.attention.masks.blocks import Blocks
 from attent.attention.masks.causal import Causal
 from attent.attention.masks.documents import Documents
 from attent.attention.masks.excluded import Excluded
@@ -22,7 +21,6 @@ __all__ = [
     "MASKS",
     "And",
     "Around",
-    "Blocks",
     "Causal",
     "Documents",
     "Excluded",

@@ -48,10 +48,6 @@ class Around(Mask):
         first, last = self._first_and_last_key(pairs)
         return KeyRange(first, last + 1, exact=True)
 
-    def for_sequence(self, sequence: int) -> Mask | None:
-        """Return the mask of one sequence's centers, which costs 1/B of `allowed`."""
-        return Around(self.centers[sequence : sequence + 1] if len(self.centers) > 1 else self.centers, self.distance)
-
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Check that each query has a center."""
         if self.centers.shape[0] not in (1, batch) or self.centers.shape[1] != queries:

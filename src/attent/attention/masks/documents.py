@@ -77,14 +77,6 @@ class Documents(Mask):
         at = pairs.query_position.expand(batch, -1).clamp(0, self.keys.shape[1] - 1)
         return self.keys.expand(batch, -1).gather(1, at)
 
-    def for_sequence(self, sequence: int) -> Mask | None:
-        """Return the mask of one sequence's documents, which costs 1/B of `allowed`."""
-        keys, queries = (
-            table if table is None or len(table) == 1 else table[sequence : sequence + 1]
-            for table in (self.keys, self.queries)
-        )
-        return Documents(keys, queries)  # pyright: ignore[reportArgumentType]
-
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Check that each key has a document, and each query if `queries` is given."""
         for name, table, length in (("keys", self.keys, keys), ("queries", self.queries, queries)):

@@ -61,11 +61,5 @@ class PerHead(Mask):
         for mask in self.masks:
             mask.check(batch, 1, queries, keys)
 
-    def draw(
-        self, queries: int = 8, keys: int | None = None, *, head: int = 0, sequence: int = 0, heads: int = 1
-    ) -> str:
-        """Draw the mask of a head, as `Mask.draw`."""
-        return self.masks[head].draw(queries, keys, sequence=sequence)
-
     def __repr__(self) -> str:
         return f"PerHead({list(self.masks)!r})"

@@ -55,7 +55,7 @@ class Gated(Score):
 
     def per_pair(self, query_width: int) -> int:
         """Return the numbers in memory per pair of the inner score, which is not lowered."""
-        return max(query_width, self.inner.per_pair(query_width))
+        return max(super().per_pair(query_width), self.inner.per_pair(query_width))
 
     def symbols(self) -> dict[str, Tensor]:
         """Return W_g and b_g, and the symbols of the inner score."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-SIZES = ["heads", "queries", "keys", "width", "count", "v_stride", "start"]
+SIZES = ["heads", "queries", "keys", "width", "v_stride"]
 CODE = f"""
 import sys
 import triton
@@ -22,7 +22,7 @@ from triton.compiler import ASTSource
 from attent.ops.tanh_score.triton import tiles
 
 sizes = {SIZES}
-whole = ("narrow_query", "narrow_key", "key_begin", "key_end")
+whole = ("narrow_query", "narrow_key")
 blocks = dict(ROWS=32, COLUMNS=32, RUN=32, ACROSS=32, ASSEMBLY=True)
 capability, *ones = sys.argv[1:]
 for kernel in (tiles._scores, tiles._for_rows, tiles._for_keys):
@@ -49,7 +49,7 @@ for kernel in (tiles._scores, tiles._for_rows, tiles._for_keys):
     [
         ("90", []),
         ("90", ["heads"]),
-        ("80", ["heads", "queries", "count"]),
+        ("80", ["heads", "queries"]),
         ("80", ["heads", "keys"]),
         ("90", ["width"]),
     ],

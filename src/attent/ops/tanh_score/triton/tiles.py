@@ -78,26 +78,16 @@ def level_of_sum(a, b):
 
 @triton.jit
 def block_of(count, BLOCK: tl.constexpr):
-    """Return the program's 64-bit index of sequence and head, and its block of `count` tokens: the first, and all."""
+    """Return the program's 64-bit index of sequence and head, and its block of `count` tokens."""
     blocks = tl.cdiv(count, BLOCK)
     pair = (tl.program_id(0) // blocks).to(tl.int64)
-    lowest = tl.program_id(0) % blocks * BLOCK
-    return pair, lowest, lowest + tl.arange(0, BLOCK)
+    return pair, tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
 
 
 @triton.jit
 def all_narrow(narrow, tokens, count):
     """Return whether the powers of all these tokens are in range."""
     return tl.min(tl.load(narrow + tokens, mask=tokens < count, other=1))
-
-
-@triton.jit
-def spans(key_begin, key_end, pair, rows, queries, keys):
-    """Return the first key that each row sees, and one past the last."""
-    pointers = pair * queries + rows
-    begin = tl.load(key_begin + pointers, mask=rows < queries, other=keys)
-    end = tl.load(key_end + pointers, mask=rows < queries, other=0)
-    return begin, end
 
 
 @triton.jit
@@ -146,76 +136,20 @@ def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[
     """Return the gradients of q', k' and v, in their shapes and dtypes, given that of the scores (B, H, Tq, Tk)."""
     if not gradient.numel():
         return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(v)
-    batch, heads, queries, _ = query.shape
-    keys = key.shape[2]
-    q, k = kernel_operand(query, 0.5), kernel_operand(key, 1.0)
-    dscores = gradient.detach().float().reshape(batch * heads, queries, keys).contiguous()
-    key_begin = torch.zeros(batch, heads, queries, dtype=torch.int32, device=query.device)
-    key_end = key_begin + keys
-    head_v = directions(v, heads)
-    dq, dv = for_rows(q, k, head_v, dscores, key_begin, key_end, 0)
-    dk = torch.zeros_like(k.plain)
-    for_keys(q, k, head_v, dscores, key_begin, key_end, 0, dk)
-    return dq.view_as(query).to(query.dtype), dk.view_as(key).to(key.dtype), of_directions(dv, v, batch)
-
-
-def of_directions(shares: Tensor, v: Tensor, batch: int) -> Tensor:
-    """Return the gradient of v (H|1, D), summed over the contributions (n, blocks of rows, D) of all rows."""
-    whole = shares.reshape(batch, -1, *shares.shape[1:]).sum((0, 2))  # (H, D)
-    return (whole if v.shape[0] == whole.shape[0] else whole.sum(0, keepdim=True)).to(v.dtype)
-
-
-def for_rows(
-    q: KernelOperand, k: KernelOperand, v: Tensor, gradient: Tensor, key_begin: Tensor, key_end: Tensor, start: int
-) -> tuple[Tensor, Tensor]:
-    """Return the gradient of a slab of queries, and the slab's contributions to that of v.
-
-    Args:
-        q: the queries.
-        k: the keys.
-        v: (H, D).
-        gradient: the gradient of the slab's scores, (n, rows, Tk); hidden pairs are not read.
-        key_begin: the first key that each query sees, int32 (B, H, Tq).
-        key_end: one past the last key that each query sees.
-        start: the slab's first row.
-
-    Returns:
-        (n, rows, D) and (n, blocks of rows, D).
-    """
-    (pairs, queries, width), keys, rows = q.plain.shape, k.plain.shape[1], gradient.shape[1]
-    across, blocks = power_of_two(width, 16, BLOCK), triton.cdiv(rows, BLOCK)
-    dq, dv = gradient.new_empty(pairs, rows, width), gradient.new_empty(pairs, blocks, width)
-    _for_rows[(pairs * blocks, triton.cdiv(width, across))](
-        q.powers, k.powers, q.plain, k.plain, q.narrow, k.narrow, v, gradient, key_begin, key_end,
-        dq, dv, v.shape[0], queries, keys, width, v.shape[1], start, rows, ROWS=BLOCK, RUN=RUN, ACROSS=across,
-        ASSEMBLY=ASSEMBLY,
-        num_warps=8, **OPTIONS,
-    )  # fmt: skip
-    return dq, dv
-
-
-def for_keys(
-    q: KernelOperand,
-    k: KernelOperand,
-    v: Tensor,
-    gradient: Tensor,
-    key_begin: Tensor,
-    key_end: Tensor,
-    start: int,
-    dk: Tensor,
-) -> None:
-    """Add the contribution of a slab of queries to the gradient of the keys, `dk` (n, Tk, D).
-
-    The other arguments are those of `for_rows`.
-    """
-    (pairs, queries, width), keys, rows = q.plain.shape, k.plain.shape[1], gradient.shape[1]
-    across, blocks = power_of_two(width, 16, BLOCK), triton.cdiv(keys, BLOCK)
-    _for_keys[(pairs * blocks, triton.cdiv(width, across))](
-        q.powers, k.powers, q.plain, k.plain, q.narrow, k.narrow, v, gradient, key_begin, key_end,
-        dk, v.shape[0], queries, keys, width, v.shape[1], start, rows, COLUMNS=BLOCK, RUN=RUN, ACROSS=across,
-        ASSEMBLY=ASSEMBLY,
-        num_warps=8, **OPTIONS,
-    )  # fmt: skip
+    batch, heads, queries, width = query.shape
+    keys, pairs, across = key.shape[2], batch * heads, power_of_two(width, 16, BLOCK)
+    q, k, head_v = kernel_operand(query, 0.5), kernel_operand(key, 1.0), directions(v, heads)
+    dscores = gradient.detach().float().reshape(pairs, queries, keys).contiguous()
+    row_blocks, key_blocks = triton.cdiv(queries, BLOCK), triton.cdiv(keys, BLOCK)
+    dq, dk, dv = torch.empty_like(q.plain), torch.empty_like(k.plain), dscores.new_empty(pairs, row_blocks, width)
+    inputs = q.powers, k.powers, q.plain, k.plain, q.narrow, k.narrow, head_v, dscores
+    sizes = heads, queries, keys, width, head_v.shape[1]
+    options = {"RUN": RUN, "ACROSS": across, "ASSEMBLY": ASSEMBLY, "num_warps": 8, **OPTIONS}
+    _for_rows[(pairs * row_blocks, triton.cdiv(width, across))](*inputs, dq, dv, *sizes, ROWS=BLOCK, **options)
+    _for_keys[(pairs * key_blocks, triton.cdiv(width, across))](*inputs, dk, *sizes, COLUMNS=BLOCK, **options)
+    of_v = dv.view(batch, heads, row_blocks, width).sum((0, 2))  # (H, D)
+    of_v = of_v if v.shape[0] == heads else of_v.sum(0, keepdim=True)
+    return dq.view_as(query).to(query.dtype), dk.view_as(key).to(key.dtype), of_v.to(v.dtype)
 
 
 @triton.jit
@@ -223,7 +157,7 @@ def _scores(
     query_powers, key_powers, query, key, narrow_query, narrow_key, v, scores, heads, queries, keys, width,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
-    pair, _, rows = block_of(queries, ROWS)
+    pair, rows = block_of(queries, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     safe = (
         all_narrow(narrow_query + pair * queries, rows, queries) & all_narrow(narrow_key + pair * keys, columns, keys)
@@ -240,16 +174,13 @@ def _scores(
 
 @triton.jit
 def _for_rows(
-    query_powers, key_powers, query, key, narrow_query, narrow_key, v, gradient, key_begin, key_end,
-    dq, dv, heads, queries, keys, width, v_stride, start, count,
+    query_powers, key_powers, query, key, narrow_query, narrow_key, v, gradient,
+    dq, dv, heads, queries, keys, width, v_stride,
     ROWS: tl.constexpr, RUN: tl.constexpr, ACROSS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
-    pair, _, local = block_of(count, ROWS)
+    pair, rows = block_of(queries, ROWS)
     features = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
-    row_mask, feature_mask = local < count, features < width
-    # Ignore rows beyond the end of the slab.
-    rows = tl.where(row_mask, start + local, queries)
-    begin, end = spans(key_begin, key_end, pair, rows, queries, keys)
+    row_mask, feature_mask = rows < queries, features < width
     inside = row_mask[:, None] & feature_mask[None, :]
     pointers = pair * queries * width + rows[:, None] * width + features[None, :]
     safe_rows = all_narrow(narrow_query + pair * queries, rows, queries)
@@ -258,19 +189,16 @@ def _for_rows(
     levels = tl.zeros((ROWS, ACROSS), tl.float32)
     key_powers += pair * keys * width
     key += pair * keys * width
-    dscores = gradient + pair * count * keys + local.to(tl.int64) * keys
-    for run in range(tl.min(begin) // RUN * RUN, tl.max(end), RUN):
+    dscores = gradient + pair * queries * keys + rows.to(tl.int64) * keys
+    for run in range(0, keys, RUN):
         tokens = run + tl.arange(0, RUN)
         if (safe_rows & all_narrow(narrow_key + pair * keys, tokens, keys)) > 0:
             for j in range(run, tl.minimum(run + RUN, keys), 2):
-                g0 = tl.load(dscores + j, mask=(j >= begin) & (j < end), other=0.0)[:, None]
-                g1 = tl.load(dscores + j + 1, mask=(j + 1 >= begin) & (j + 1 < end), other=0.0)[:, None]
-                b0 = tl.load(key_powers + tl.minimum(j, keys - 1) * width + features, mask=feature_mask, other=0.0)[
-                    None, :
-                ]
-                b1 = tl.load(key_powers + tl.minimum(j + 1, keys - 1) * width + features, mask=feature_mask, other=0.0)[
-                    None, :
-                ]
+                g0 = tl.load(dscores + j, mask=row_mask, other=0.0)[:, None]
+                j1 = tl.minimum(j + 1, keys - 1)
+                g1 = tl.where(j1 > j, tl.load(dscores + j1, mask=row_mask, other=0.0), 0.0)[:, None]
+                b0 = tl.load(key_powers + j * width + features, mask=feature_mask, other=0.0)[None, :]
+                b1 = tl.load(key_powers + j1 * width + features, mask=feature_mask, other=0.0)[None, :]
                 y0, y1 = a * b0 + 0.5, a * b1 + 0.5
                 reciprocal = inverse(y0 * y1, ASSEMBLY)
                 u0, u1 = y1 * reciprocal, y0 * reciprocal
@@ -279,26 +207,24 @@ def _for_rows(
         else:
             raw = tl.load(query + pointers, mask=inside, other=0.0)
             for j in range(run, tl.minimum(run + RUN, keys)):
-                g = tl.load(dscores + j, mask=(j >= begin) & (j < end), other=0.0)[:, None]
+                g = tl.load(dscores + j, mask=row_mask, other=0.0)[:, None]
                 b = tl.load(key + j * width + features, mask=feature_mask, other=0.0)[None, :]
                 u = inverse(level_of_sum(raw, b), ASSEMBLY)
                 slopes += g * (u * (2.0 - u))
                 levels += g * (1.0 - u)
     direction = tl.load(v + pair % heads * v_stride + features, mask=feature_mask, other=0.0)
-    tl.store(
-        dq + pair * count * width + local[:, None] * width + features[None, :], slopes * direction[None, :], mask=inside
-    )
+    tl.store(dq + pointers, slopes * direction[None, :], mask=inside)
     share = tl.sum(tl.where(row_mask[:, None], levels, 0.0), 0)
     tl.store(dv + tl.program_id(0).to(tl.int64) * width + features, share, mask=feature_mask)
 
 
 @triton.jit
 def _for_keys(
-    query_powers, key_powers, query, key, narrow_query, narrow_key, v, gradient, key_begin, key_end,
-    dk, heads, queries, keys, width, v_stride, start, count,
+    query_powers, key_powers, query, key, narrow_query, narrow_key, v, gradient,
+    dk, heads, queries, keys, width, v_stride,
     COLUMNS: tl.constexpr, RUN: tl.constexpr, ACROSS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
-    pair, lowest, columns = block_of(keys, COLUMNS)
+    pair, columns = block_of(keys, COLUMNS)
     features = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     column_mask, feature_mask = columns < keys, features < width
     inside = column_mask[:, None] & feature_mask[None, :]
@@ -308,40 +234,30 @@ def _for_keys(
     slopes = tl.zeros((COLUMNS, ACROSS), tl.float32)
     query_powers += pair * queries * width
     query += pair * queries * width
-    gradient += pair * count * keys
+    gradient += pair * queries * keys
     # in 64 bits
     line = pair * 0 + keys
-    for run in range(0, count, RUN):
-        local = run + tl.arange(0, RUN)
-        rows = tl.where(local < count, start + local, queries)
-        begin, end = spans(key_begin, key_end, pair, rows, queries, keys)
-        if (tl.min(begin) < lowest + COLUMNS) & (tl.max(end) > lowest):
-            if (safe_keys & all_narrow(narrow_query + pair * queries, rows, queries)) > 0:
-                for i in range(run, tl.minimum(run + RUN, count), 2):
-                    i1 = tl.minimum(i + 1, count - 1)
-                    row0, row1 = start + i, start + i1
-                    end1 = tl.where(i + 1 < count, tl.load(key_end + pair * queries + row1), 0)
-                    see0 = (columns >= tl.load(key_begin + pair * queries + row0)) & (
-                        columns < tl.load(key_end + pair * queries + row0)
-                    )
-                    see1 = (columns >= tl.load(key_begin + pair * queries + row1)) & (columns < end1)
-                    g0 = tl.load(gradient + i * line + columns, mask=see0, other=0.0)[:, None]
-                    g1 = tl.load(gradient + i1 * line + columns, mask=see1, other=0.0)[:, None]
-                    a0 = tl.load(query_powers + row0 * width + features, mask=feature_mask, other=0.0)[None, :]
-                    a1 = tl.load(query_powers + row1 * width + features, mask=feature_mask, other=0.0)[None, :]
-                    y0, y1 = a0 * b + 0.5, a1 * b + 0.5
-                    reciprocal = inverse(y0 * y1, ASSEMBLY)
-                    u0, u1 = y1 * reciprocal, y0 * reciprocal
-                    slopes += g0 * (u0 * (2.0 - u0)) + g1 * (u1 * (2.0 - u1))
-            else:
-                raw = tl.load(key + pointers, mask=inside, other=0.0)
-                for i in range(run, tl.minimum(run + RUN, count)):
-                    row = pair * queries + start + i
-                    see = (columns >= tl.load(key_begin + row)) & (columns < tl.load(key_end + row))
-                    g = tl.load(gradient + i * line + columns, mask=see, other=0.0)[:, None]
-                    a = tl.load(query + (start + i) * width + features, mask=feature_mask, other=0.0)[None, :]
-                    u = inverse(level_of_sum(a, raw), ASSEMBLY)
-                    slopes += g * (u * (2.0 - u))
+    for run in range(0, queries, RUN):
+        rows = run + tl.arange(0, RUN)
+        if (safe_keys & all_narrow(narrow_query + pair * queries, rows, queries)) > 0:
+            for i in range(run, tl.minimum(run + RUN, queries), 2):
+                i1 = tl.minimum(i + 1, queries - 1)
+                g0 = tl.load(gradient + i * line + columns, mask=column_mask, other=0.0)[:, None]
+                g1 = tl.where(i1 > i, tl.load(gradient + i1 * line + columns, mask=column_mask, other=0.0), 0.0)[
+                    :, None
+                ]
+                a0 = tl.load(query_powers + i * width + features, mask=feature_mask, other=0.0)[None, :]
+                a1 = tl.load(query_powers + i1 * width + features, mask=feature_mask, other=0.0)[None, :]
+                y0, y1 = a0 * b + 0.5, a1 * b + 0.5
+                reciprocal = inverse(y0 * y1, ASSEMBLY)
+                u0, u1 = y1 * reciprocal, y0 * reciprocal
+                slopes += g0 * (u0 * (2.0 - u0)) + g1 * (u1 * (2.0 - u1))
+        else:
+            raw = tl.load(key + pointers, mask=inside, other=0.0)
+            for i in range(run, tl.minimum(run + RUN, queries)):
+                g = tl.load(gradient + i * line + columns, mask=column_mask, other=0.0)[:, None]
+                a = tl.load(query + i * width + features, mask=feature_mask, other=0.0)[None, :]
+                u = inverse(level_of_sum(a, raw), ASSEMBLY)
+                slopes += g * (u * (2.0 - u))
     direction = tl.load(v + pair % heads * v_stride + features, mask=feature_mask, other=0.0)
-    before = tl.load(dk + pointers, mask=inside, other=0.0)
-    tl.store(dk + pointers, before + slopes * direction[None, :], mask=inside)
+    tl.store(dk + pointers, slopes * direction[None, :], mask=inside)
