@@ -13,7 +13,6 @@ COMMANDS = {
     "describe nowhere": "nowhere is not a run folder",
     "average RUN --best 1 --last 1": "--last or --best",
     "quantize .": "is not a run folder",
-    "data date-languages --out new --locales nowhere": "unknown locale 'nowhere'",
     "data stories --out new --kinds four": "unknown kind of question 'four'",
     "data stories --out new --kinds one,one": "--kinds names a kind twice: one,one",
     "describe RUN --out model.pdf": "must end in .svg",
