@@ -153,10 +153,6 @@ JUDGING = {
     "compare scores --train - --out new": "a comparison reads its pairs for each training",
     "compare scores --train no.tsv --out new": "no.tsv cannot be read",
     "compare normalizers --normalizers soft --out new": "unknown normalizer 'soft'; did you mean 'softmax'?",
-    "compare runs RUN FILLING --source lines.txt --target lines.txt --out new": "RUN fills blanks: attent fill",
-    "compare runs RUN FILLING --source lines.txt": "Missing option '--target'",
-    "compare runs RUN --source lines.txt --target lines.txt": "a comparison needs two or more different runs",
-    "compare runs RUN nowhere --source lines.txt --target lines.txt --beam 0": "--beam must be at least 1, got 0",
 }
 
 LOOKING = {
