@@ -225,10 +225,6 @@ ALIGNING = {
     "align RUN --gold - --source - --target x": "standard input can contain the pairs or their links, not both",
     "align RUN --source x": "--source FILE and --target FILE go together",
     "align RUN pairs.tsv --source - --target -": "or --source and --target, not both",
-    "align RUN - --gold dates": "--gold dates evaluates the held-out dates by character: omit pairs, --reverse and",
-    "align RUN --source a --target b --gold dates": "evaluates the held-out dates by character: omit pairs",
-    "align RUN --tokens --gold dates": "evaluates the held-out dates by character: omit pairs",
-    "align RUN --reverse . --gold dates": "evaluates the held-out dates by character: omit pairs",
 }
 
 CASES = COMMANDS | TRAINING | TRANSLATING | JUDGING | LOOKING | WALKING | ALIGNING

@@ -15,7 +15,7 @@ from attent.runs.config import RunConfig
 from attent.search.score import PairScore
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.dates import DatesSettings, dates
-from attent.tasks.dates.generated import generated_name, held_out_digest, regenerate
+from attent.tasks.dates.generated import held_out_digest, regenerate
 from attent.tasks.evaluation import (
     INTERVAL,
     Evaluation,
@@ -239,7 +239,7 @@ class TranslationTask(Task[ParallelCorpus]):
         return TranslationEvaluator(Translator(model, source, target), corpus, size)
 
     def required_options(self, config: RunConfig) -> str:
-        return "--source FILE --target FILE" if generated_name(config.corpus) is None else ""
+        return "--source FILE --target FILE" if "dates" not in config.corpus else ""
 
     def evaluate(
         self,
