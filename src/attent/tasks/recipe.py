@@ -223,10 +223,8 @@ def prepare_examples(
     if processes.is_local_rank0:
         corpus = corpus or task.corpus(settings)
         examples = task.encode(corpus, vocabularies)
-    folder = processes.from_local_rank0(
-        lambda: str(corpus.share(examples)) if processes.world_size > 1 and corpus and examples else ""
-    )
-    if examples is None and Path(folder).is_dir():
+    folder = processes.from_local_rank0(lambda: str(corpus.folder or "") if corpus else "")
+    if examples is None and folder and Path(folder).is_dir():
         examples = task.open_shared(settings, Path(folder), vocabularies)
     if examples is None:
         corpus = task.corpus(settings)

@@ -2,7 +2,6 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
@@ -47,10 +46,9 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
     encoded = task.encode(corpus, learnt)
     loss = task.loss(model.train(), next(encoded.stream(BatchSize(4), 1)), 0.1, "float32")
     assert loss.shape == torch.Size([])
-    reference, rows = task.open_shared(SETTINGS, corpus.share(encoded), learnt), np.arange(11)
-    assert len(reference) == len(encoded) == 11
-    assert reference.source.pad(rows).tolist() == encoded.source.pad(rows).tolist()
-    assert reference.target.pad(rows).tolist() == encoded.target.pad(rows).tolist()
+    # every process generates the dates itself
+    assert corpus.folder is None and len(encoded) == 11
+    assert task.encode(task.corpus(SETTINGS), learnt).digest() == encoded.digest()
 
 
 @pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])

@@ -225,8 +225,9 @@ class LinesCorpus:
         """Return a report, line by line, on the text read."""
         return [line for report in self.text.reports for line in report.summary()]
 
-    def share(self, examples: Any) -> Path:
-        """Return the folder of the encoded lines."""
+    @property
+    def folder(self) -> Path:
+        """The folder of the encoded lines."""
         return self.text.folder.path
 
 

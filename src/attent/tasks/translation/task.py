@@ -41,7 +41,7 @@ from attent.tasks.translation.translator import Translator, load
 from attent.text import corpus as files
 from attent.text.batches import BatchSize, Bitext
 from attent.text.corpus import encode_pairs, learn_tokenizers, pair_corpus
-from attent.text.disk_texts import DiskBitext, TemporaryFolder, save_bitext
+from attent.text.disk_texts import DiskBitext
 from attent.text.readers import TextPair, chunks, read_with_references, split_pair
 from attent.text.settings import TextSettings, limit_length
 from attent.text.text import Pair, ReadReport
@@ -78,12 +78,15 @@ class DatesCorpus:
         kinds: kinds of the source and target tokenizers.
         spacing: spacing of the training sources, see `attent.text.units`; None if irrelevant.
         translated: number of validation pairs to translate each time, evenly spaced.
+        folder: the folder of the encoded pairs; None if there is none.
     """
+
+    folder: Path | None = None
 
     def __init__(self, settings: DatesSettings) -> None:
         corpus = dates(settings)
         self.table = {"dates": settings.model_dump(mode="json")}
-        self._train, self._folders = corpus.train, list[TemporaryFolder]()
+        self._train = corpus.train
         self.validation, self.held_out, self.translated = corpus.validation, corpus.held_out, len(corpus.validation)
         self.kinds = {"source": "char", "target": "char"}
         self.spacing = None
@@ -91,12 +94,6 @@ class DatesCorpus:
     def report(self) -> list[str]:
         """Return report lines on the data read."""
         return []
-
-    def share(self, examples: Bitext) -> Path:
-        """Save `encode`'s result to a folder that lives as long as the corpus."""
-        self._folders.append(TemporaryFolder())
-        save_bitext(examples, self._folders[-1].path / files.INDEX)
-        return self._folders[-1].path
 
     def fitting_validation(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
         """Return the validation pairs within the limits on source and target tokens, and report the others."""
@@ -130,7 +127,9 @@ class TextFilesCorpus:
         corpus = pair_corpus(settings)
         self.table = {"text": settings.model_dump(mode="json")}
         self._settings, self._text = settings, corpus
-        self._reports, self._folder, self._lines = corpus.reports, corpus.folder, corpus.validation.line_numbers
+        self._reports, self._lines = corpus.reports, corpus.validation.line_numbers
+        # lives as long as the corpus
+        self._folder, self.folder = corpus.folder, corpus.folder.path
         self._replay = corpus.replay
         # a small validation set is held in memory, so that the corpus can be freed once it is encoded
         self.validation = list(corpus.validation) if len(corpus.validation) <= MAX_IN_MEMORY else corpus.validation
@@ -142,10 +141,6 @@ class TextFilesCorpus:
         """Return report lines on the data read."""
         reports = self._reports if self._replay is None else (*self._reports, self._replay)
         return [line for report in reports for line in report.summary()]
-
-    def share(self, examples: Bitext) -> Path:
-        """Save `encode`'s result to a folder that lives as long as the corpus."""
-        return self._folder.path
 
     def fitting_validation(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
         """Return the validation pairs within the limits on source and target tokens, and report the others."""
