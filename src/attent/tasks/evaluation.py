@@ -16,8 +16,6 @@ Say = Callable[[str], None]
 Example = TypeVar("Example")
 # Units of test set sizes.
 SIZE_KEYS = ("pairs", "lines", "windows", "examples", "captions")
-# Name suffix for half the width of a score's interval, which is shown but not stored.
-INTERVAL = " interval"
 # Scores shown in a line of results, if present: key, title, format and unit.
 SCORES = (
     ("exact_match", "exact match", "5.1f", " %"),
@@ -98,9 +96,8 @@ def result_lines(results: Results) -> list[str]:
     lines: list[str] = []
     for name, scores in results.items():
         unit_of = "example" if "examples" in scores else "token"
-        intervals = {key: f" ± {half:.1f}" for key, *_ in SCORES if (half := scores.get(f"{key}{INTERVAL}"))}
         cells = [
-            f"{title} {scores[key]:{form}}{intervals.get(key, '')}{unit.replace('token', unit_of)}"
+            f"{title} {scores[key]:{form}}{unit.replace('token', unit_of)}"
             for key, title, form, unit in SCORES
             if key in scores
         ]
@@ -110,14 +107,6 @@ def result_lines(results: Results) -> list[str]:
             size += f", {translated:,.0f} of them translated"
         lines.append(f"{name:{width}}  {'  '.join(cells)}  ({size})")
     return lines
-
-
-def without_intervals(results: Results) -> Results:
-    """Return the results without intervals, as stored in run folders and JSON."""
-    return {
-        part: {name: score for name, score in scores.items() if not name.endswith(INTERVAL)}
-        for part, scores in results.items()
-    }
 
 
 def readable_examples(

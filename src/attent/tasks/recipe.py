@@ -19,7 +19,7 @@ from attent.runs.config import CONFIG, RunConfig, check_code, read_config, versi
 from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, tokenizers_as_text, tokenizers_of_text
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks import word_vectors
-from attent.tasks.evaluation import Results, Say, without_intervals
+from attent.tasks.evaluation import Results, Say
 from attent.tasks.settings import RunSettings
 from attent.tasks.suggestions import shortage
 from attent.tasks.task import Vocabularies, task_of
@@ -293,7 +293,7 @@ def _finish(run: RunWriter, config: RunConfig, model: Any, trained: TrainingResu
     """Save the model and the outcome, under key names compatible with earlier run folders."""
     outcome = {name: value for name, value in asdict(trained).items() if name != "epochs"}
     training = config.training | {"outcome": outcome}
-    run.finish(config.model_copy(update={"training": training, "results": without_intervals(results)}), model)
+    run.finish(config.model_copy(update={"training": training, "results": results}), model)
 
 
 def _digest(examples: Examples[Any]) -> str:

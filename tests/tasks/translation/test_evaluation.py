@@ -2,7 +2,7 @@ import pytest
 
 from attent.errors import ArgumentError, UnknownNameError
 from attent.search.score import PairScore
-from attent.tasks.translation.evaluation import bleu, bleu_interval, chrf, exact_match, loss
+from attent.tasks.translation.evaluation import bleu, chrf, exact_match, loss
 
 EIGHT = [f"the {a} {b} on the {c} ." for a in ("cat", "dog") for b in ("sat", "lay") for c in ("mat", "sofa")]
 
@@ -34,13 +34,3 @@ def test_there_must_be_a_translation_for_each_reference(metric) -> None:
     for translations, references in (([], []), (["a"], []), (["a"], ["a", "b"])):
         with pytest.raises(ArgumentError, match=f"got {len(translations)} and {len(references)}"):
             metric(translations, references)
-
-
-def test_an_interval_narrows_with_the_pairs() -> None:
-    half_wrong = [line if row % 2 else line.replace("on the", "in a") for row, line in enumerate(EIGHT)]
-    interval = bleu_interval(half_wrong, EIGHT)
-    assert interval > 1
-    assert bleu_interval(half_wrong * 16, EIGHT * 16) == pytest.approx(interval / 4, rel=0.2)
-    assert bleu_interval(EIGHT, EIGHT) == 0.0
-    with pytest.raises(ArgumentError, match="got 1 and 8"):
-        bleu_interval(["a"], EIGHT)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 TOKENIZERS = ("13a", "char", "intl", "none", "zh")
 # The tokenizers for languages that are written without spaces.
 TOKENIZER_OF = {"zh": "zh", "yue": "zh", **dict.fromkeys(("ja", "th", "lo", "km", "my"), "char")}
-RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -73,18 +72,6 @@ def bleu(
         ArgumentError: the numbers of translations and references differ, or are 0.
     """
     return _score(bleu_metric(tokenize, lowercase=lowercase), translations, references)
-
-
-def bleu_interval(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> float:
-    """Return half the width of BLEU's 95 % interval over resamples of the pairs.
-
-    Source: Koehn (2004), https://aclanthology.org/W04-3250. For the arguments see `bleu`.
-    """
-    _check_counts("an interval", translations, references)
-    score: Any = bleu_metric(tokenize, lowercase=False).corpus_score(
-        list(translations), [list(references)], n_bootstrap=RESAMPLES
-    )
-    return score._ci
 
 
 def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> MetricScore:

@@ -17,20 +17,17 @@ from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.dates.generated import held_out_digest, regenerate
 from attent.tasks.evaluation import (
-    INTERVAL,
     Evaluation,
     Results,
     Say,
     readable_examples,
     result_lines,
-    without_intervals,
 )
 from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
 from attent.tasks.translation.evaluation import (
     BleuJudge,
     LossJudge,
     bleu,
-    bleu_interval,
     bleu_tokenizer,
     chrf,
     evaluate_generated,
@@ -56,8 +53,6 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 # Decoding takes time: validation translates at most this many pairs, but computes the loss on all. Fewer pairs give a
 # noisy BLEU: with 200 captions, it varies by 1.5 points between validations.
 MAX_TRANSLATED = 1000
-# With fewer pairs, BLEU is unreliable and is reported with its interval.
-RELIABLE = 200
 # Pairs scored at once: enough to sort them by length, few enough to see results soon.
 SCORED_LINES = 2048
 # Training pairs from which the spacing is estimated.
@@ -115,10 +110,6 @@ class DatesCorpus:
         """Return scores by name."""
         return {"exact match": exact_match(translations, references)}
 
-    def intervals(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Return no intervals, since exact match has none."""
-        return {}
-
 
 class TextFilesCorpus:
     """Pairs of text from files; attributes and methods as in `DatesCorpus`."""
@@ -167,14 +158,6 @@ class TextFilesCorpus:
             "exact match": exact_match(translations, references),
             "chrF2": chrf(translations, references).score,
             "BLEU": bleu(translations, references, bleu_tokenizer(self._settings.target_language)).score,
-        }
-
-    def intervals(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Return half the width of BLEU's 95 % interval, by name, if there are few pairs."""
-        if len(references) >= RELIABLE:
-            return {}
-        return {
-            f"BLEU{INTERVAL}": bleu_interval(translations, references, bleu_tokenizer(self._settings.target_language))
         }
 
 
@@ -287,7 +270,7 @@ class TranslationTask(Task[ParallelCorpus]):
             sizes = [f"{len(pairs)} pairs of {name}" for name, pairs in corpus.held_out.items()]
             say(f"translating {' and '.join(sizes)}")
             results = evaluate_generated(translator, corpus.held_out, search)
-        return Evaluation(without_intervals(results), result_lines(results))
+        return Evaluation(results, result_lines(results))
 
     def judge(
         self,
@@ -366,7 +349,7 @@ class TranslationEvaluator(Evaluator):
         # BOS takes a position too
         limits = (inf if longest_source is None else longest_source, inf if longest is None else longest - 1)
         validation = corpus.fitting_validation((translator.source_tokenizer, translator.target_tokenizer), limits)
-        self.rows, self._intervals = len(validation), dict[str, float]()
+        self.rows = len(validation)
         self._validation = Bitext(validation, translator.source_tokenizer, translator.target_tokenizer)
         count = min(corpus.translated, len(validation))
         self._translated = [validation[number * len(validation) // count] for number in range(count)]
@@ -379,9 +362,7 @@ class TranslationEvaluator(Evaluator):
         for line in sample_lines(pairs, translations):
             say(line)
         loss = mean_loss(self._translator.model, self._validation, self._size)
-        references = [pair.target for pair in pairs]
-        self._intervals = self._corpus.intervals(translations, references)
-        return {"loss": loss} | self._corpus.measure(translations, references)
+        return {"loss": loss} | self._corpus.measure(translations, [pair.target for pair in pairs])
 
     def results(self, last: Mapping[str, float]) -> Results:
         validation = {
@@ -389,7 +370,6 @@ class TranslationEvaluator(Evaluator):
                 "pairs": len(self._validation),
                 "translated": len(self._translated),
                 **last,
-                **self._intervals,
             }
         }
         return evaluate_generated(self._translator, self._corpus.held_out, self.search) or validation
