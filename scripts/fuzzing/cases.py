@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import shlex
 import shutil
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -20,7 +19,7 @@ from typing import Any, get_args
 from typer.models import OptionInfo
 
 from attent.cli.commands import expanded
-from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate_file, replace_file
+from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate_file, replace_file, toml
 
 COMMANDS = Path(__file__).with_name("commands.txt")
 LARGE = ("1" + "0" * 30, "1" + "0" * 5000)
@@ -234,19 +233,11 @@ def _recipe(drawing: Drawing) -> Case:
         if dice.random() < 0.2 and isinstance(holder, dict):
             path = (*path[:-1], key := "unknown_key")
         holder[key] = SLOT
-        spoilt = _toml(tables).replace(f'"{SLOT}"', value).encode()
+        spoilt = toml(tables).replace(f'"{SLOT}"', value).encode()
         done, key = f"{'.'.join(map(str, path))} = {value[:40]}", [part for part in path if isinstance(part, str)][-1]
     file.write_bytes(spoilt)
     arguments = ("train", "--config", file.name, "--updates", "2", "--out", "new")
     return Case(arguments, Mutation(f"{file.name}: {done}", (file.name, key, *_texts(spoilt))))
-
-
-def _toml(tables: Mapping[str, Any], name: str = "") -> str:
-    """Format nested tables of plain values as TOML, with numbers, strings and lists as in JSON."""
-    inner = {key: value for key, value in tables.items() if isinstance(value, Mapping)}
-    values = [f"{key} = {json.dumps(value)}" for key, value in tables.items() if key not in inner]
-    tails = [_toml(value, f"{name}.{key}" if name else key) for key, value in inner.items()]
-    return "\n".join([*([f"[{name}]"] if name else []), *values, *tails])
 
 
 def _texts(recipe: bytes) -> list[str]:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+from fuzzing.mutators import toml
 
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.settings import RnnSettings
 from attent.runs.config import read_config
 from attent.search.settings import SearchSettings
 from attent.tasks import recipe
-from attent.tasks.overrides import toml
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
 from attent.tasks.translation.translator import load

@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from fuzzing.mutators import toml
 
 from attent.search.settings import SearchSettings
 from attent.tasks.evaluation import result_lines
-from attent.tasks.overrides import toml
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings, parse
 from attent.tasks.translation.evaluation import chrf
