@@ -72,7 +72,6 @@ DATE = "fr | 3 mars 2026"
         ["translate", "RUN", DATE],
         ["score", "RUN", "PAIRS"],
         ["align", "RUN", "PAIRS"],
-        ["align", "RUN", "--gold", "dates"],
         ["evaluate", "RUN"],
         ["show", "RUN", DATE],
         ["walk", "RUN", DATE],
