@@ -30,11 +30,14 @@ from attent.alignment.pharaoh import parse, read_gold
 from attent.alignment.symmetrization import symmetrize
 from attent.runs.config import read_config
 from attent.tasks.dates import DatesSettings, dates
+from attent.tasks.dates.corpus import gold_links, tokenize_dates
 from attent.tasks.dates.generated import regenerate
-from attent.tasks.translation.pair_linker import CHOSEN_ALONE_BY, PairLinker, random_halves
+from attent.tasks.translation.pair_linker import CHOSEN_BY as CHOSEN_ALONE_BY
+from attent.tasks.translation.pair_linker import PairLinker, random_halves
 from attent.tasks.translation.translator import Translator, load
 from attent.text.readers import read_lines
-from attent.text.text import Gold, Link
+from attent.text.text import Gold, Link, Pair
+from attent.text.tokenizer import Tokenizer
 
 # Number of pairs to choose layer and head, and of further pairs of a generated corpus to train eflomal.
 CHOSEN_BY, LEARNT = 1000, 20_000
@@ -99,14 +102,22 @@ def spaced(text: str) -> str:
     return " ".join(character if not character.isspace() else "␣" for character in text)
 
 
+def _with_gold(
+    pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]
+) -> tuple[list[TokenizedPair], list[Gold]]:
+    """Return encoded pairs of dates and the gold links of each."""
+    encoded = [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs]
+    return encoded, [gold_links(pair) for pair in pairs]
+
+
 def judge_dates(run: Path, model: Translator) -> None:
     """Evaluate the held-out sets of a run on dates."""
     config = read_config(run)
     corpus, tokenizers = regenerate(run, config.corpus), (model.source_tokenizer, model.target_tokenizer)
-    others, other_gold = corpus.with_gold(corpus.validation, tokenizers)
+    others, other_gold = _with_gold(corpus.validation, tokenizers)
     training = dates(DatesSettings.model_validate(config.corpus["dates"])).train[:LEARNT]
     for name, pairs in corpus.held_out.items():
-        judged, gold = corpus.with_gold(pairs, tokenizers)
+        judged, gold = _with_gold(pairs, tokenizers)
         rows = attention_rows(model, judged, gold, others, other_gold)
         learnt = [*pairs, *training]
         rows += eflomal_rows([(spaced(pair.source), spaced(pair.target)) for pair in learnt], gold, judged)

@@ -19,8 +19,7 @@ from typing import Any, get_args
 from typer.models import OptionInfo
 
 from attent.cli.commands import expanded
-from attent.tasks.overrides import toml
-from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate_file, replace_file
+from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate_file, replace_file, toml
 
 COMMANDS = Path(__file__).with_name("commands.txt")
 LARGE = ("1" + "0" * 30, "1" + "0" * 5000)

@@ -11,7 +11,7 @@ import shutil
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -274,3 +274,11 @@ def replace_file(file: Path, canary: Path, dice: random.Random, *, may_block: bo
     name = dice.choice(sorted(actions if may_block else actions.keys() - {"a FIFO"}))
     actions[name]()
     return Mutation(f"{file.name} is {name}", (file.name,))
+
+
+def toml(tables: Mapping[str, Any], name: str = "") -> str:
+    """Format nested tables of plain values as TOML, with numbers, strings and lists as in JSON."""
+    inner = {key: value for key, value in tables.items() if isinstance(value, Mapping)}
+    values = [f"{key} = {json.dumps(value)}" for key, value in tables.items() if key not in inner]
+    tails = [toml(value, f"{name}.{key}" if name else key) for key, value in inner.items()]
+    return "\n".join([*([f"[{name}]"] if name else []), *values, *tails])

@@ -1,4 +1,4 @@
-"""Documents: files of other programs, and markup, whole or a line each."""
+"""Documents: files of other programs, and markup."""
 
 from __future__ import annotations
 
@@ -14,29 +14,18 @@ RUN = Path(__file__).parent.parent / "frozen" / "runs" / "pairs"
 NO_DATES = 2
 
 
-def test_documents_come_back_with_their_tags(
-    attent, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("attent.cli.commands.translate.LINES", 1)
+def test_documents_come_back_with_their_tags(attent, run_folder: Path, tmp_path: Path) -> None:
     document = "<ul>\r\n  <li>fr | <b>3 mars</b> 2026</li>\r\n  <li>no <i>year</i>\x07</li>\r\n</ul>\r\n"
     file, out = tmp_path / "page.html", tmp_path / "out.html"
     file.write_bytes(document.encode())
-    done = attent("translate", run_folder, file, "--markup", "html", "--max-length", 4, "--out", out)
+    done = attent("translate", run_folder, file, "--max-length", 4, "--out", out)
     # what is refused stays as it was
     assert done.code == NO_DATES and done.err[0].startswith("'no year") and "has no four-digit year" in done.err[0]
     written = out.read_bytes().decode()
     assert re.findall("<[^>]*>", written) == re.findall("<[^>]*>", document)
-    assert written.startswith("<ul>\r\n  <li>") and written.endswith("  <li>no <i>year</i>\\u0007</li>\r\n</ul>\r\n")
+    assert written.startswith("<ul>\r\n  <li>") and written.endswith("  <li>no <i>year</i>\x07</li>\r\n</ul>\r\n")
     (translation,) = attent("translate", run_folder, "fr | 3 mars 2026", "--max-length", 4).out
     assert re.sub("<[^>]*>", "", written.splitlines()[1]).strip() == translation
-
-
-def test_each_line_may_be_a_document(attent, run_folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "lines.txt"
-    file.write_text("fr | [3 mars](u) 2026\n\nfr | 3 mars 2027\n", encoding="utf-8")
-    done = attent("translate", run_folder, file, "--markup", "markdown", "--each-line", "--max-length", 4)
-    assert (done.code, len(done.out), done.out[1], done.out[0].count("](u)")) == (0, 3, "", 1)
-    assert done.out[2] == attent("translate", run_folder, "fr | 3 mars 2027", "--max-length", 4).out[0]
 
 
 @pytest.fixture
@@ -77,9 +66,6 @@ def test_markup_is_a_document_by_its_name(attent, tmp_path: Path, ending: str, c
     assert attent("translate", RUN, file, "--out", out).code == 0
     translated = expected.format(attent("translate", RUN, "the small dog").out[0])
     assert out.read_bytes().decode("utf-16") == translated
-    # text goes to standard output too
-    file.write_text(content, encoding="utf-8")
-    assert attent("translate", RUN, file).out == translated.splitlines()
 
 
 def test_a_document_with_refused_sentences_is_complete_but_for_them(attent, run_folder: Path, tmp_path: Path) -> None:
@@ -97,8 +83,8 @@ def test_a_document_with_refused_sentences_is_complete_but_for_them(attent, run_
         (b"PK\x03\x04 damaged", ["--out", "brief.docx"], "letter.docx: the file is no archive"),
         (None, [], "letter.docx is a document: name its translation with --out FILE.docx"),
         (None, ["--out", "brief.odt"], "--out must end in .docx too, got brief.odt"),
-        (None, ["--out", "brief.docx", "--n-best", 1], ".docx translates documents: omit"),
-        (None, ["--out", "nowhere/brief.docx"], "brief.docx.part"),
+        (None, ["--out", "brief.docx", "--n-best", 1], ".docx is a document: omit"),
+        (None, ["--out", "nowhere/brief.docx"], "nowhere/brief.docx"),
         (None, ["--out", "letter.docx"], "letter.docx already exists"),
     ],
 )
@@ -120,7 +106,7 @@ def test_what_is_no_document_is_said_in_a_line(
 def test_a_document_is_done_as_a_whole_or_not_at_all(
     attent, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, draft = tmp_path / "brief.docx", tmp_path / "brief.docx.part"
+    out = tmp_path / "brief.docx"
 
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -128,16 +114,14 @@ def test_a_document_is_done_as_a_whole_or_not_at_all(
     with monkeypatch.context() as patched:
         patched.setattr("attent.documents.pipeline._translated", killed)
         attent("translate", RUN, file, "--out", out)
-    assert draft.read_bytes() == b"" and not out.exists()
-    again = attent("translate", RUN, file, "--out", out)
-    assert again.code == 2 and "--resume continues it" in again.err[0]
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.docx"]
     assert attent("translate", RUN, file, "--out", out, "--resume").code == 0
     whole = out.read_bytes()
     assert attent("translate", RUN, file, "--out", out, "--resume").err == [
         f"{out} already exists: nothing is left to do"
     ]
     attent("translate", RUN, file, "--out", tmp_path / "again.docx")
-    assert (tmp_path / "again.docx").read_bytes() == whole and not draft.exists()
+    assert (tmp_path / "again.docx").read_bytes() == whole
 
 
 def test_a_missing_library_is_named_with_its_extra(

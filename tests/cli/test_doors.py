@@ -81,7 +81,8 @@ def test_a_text_is_translated_alike_with_terms_and_tags_too(doors: Doors, tmp_pa
     assert sum("chat" in text for text in expected) > 5
 
     (tmp_path / "page.html").write_text(DOCUMENT, encoding="utf-8")
-    (expected,) = doors.attent(tmp_path / "page.html", "--markup", "html")
+    doors.attent(tmp_path / "page.html", "--out", tmp_path / "out.html")
+    expected = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert translate(DOCUMENT.encode(), doors.translator, ending=".html").decode() == expected
     assert doors.ask(DOCUMENT, format="html") == expected
     assert all(expected.count(tag) == 1 for tag in ("<p>", "<b>", "</b>", "<i>", "</i>", "</p>"))
@@ -94,6 +95,12 @@ def by_command(*options: object) -> Callable[[Doors], object]:
     return lambda doors: doors.attent(SENTENCE, *options)
 
 
+def by_document(doors: Doors) -> object:
+    file = doors.terms.with_name("sentence.html")
+    file.write_text(SENTENCE, encoding="utf-8")
+    return doors.attent(file, "--out", file.with_name("out.html"))
+
+
 def by_server(**values: object) -> Callable[[Doors], object]:
     return lambda doors: doors.ask(SENTENCE, **values)
 
@@ -102,7 +109,7 @@ WAYS: dict[str, Callable[[Doors], object]] = {
     "command": by_command(),
     "command, JSON": by_command("--format", "jsonl", "--beam", 2, "--n-best", 2),
     "command, alignments": by_command("--alignments", "--replace-unknown"),
-    "command, markup": by_command("--markup", "html"),
+    "command, document": by_document,
     "command, glossary": lambda doors: doors.attent(SENTENCE, "--glossary", doors.terms),
     "Python": lambda doors: doors.translator.translate(SENTENCE),
     "Python, alignments": lambda doors: Alignment.of(doors.translator, doors.translator.search(SENTENCE)),

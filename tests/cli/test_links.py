@@ -6,15 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.alignment.aligner import align
-from attent.alignment.error_rate import Agreement, agreement
-from attent.alignment.forced_decoding import AttentionSelector
-from attent.errors import ArgumentError
-from attent.runs.config import AlignmentHead, RunConfig, read_config
-from attent.tasks.dates.corpus import gold_links, tokenize_dates
-from attent.tasks.dates.generated import regenerate
-from attent.tasks.translation.pair_linker import PairLinker, judge_generated
-from attent.tasks.translation.translator import load
+from attent.runs.config import AlignmentHead, read_config
 
 PAIRS = [
     ("fr | 3 mars 2026", "2026 03 03"),
@@ -99,48 +91,24 @@ def test_a_file_of_links_that_does_not_fit(refused, run_folder: Path, file: Path
     assert "--best-head needs at least two pairs" in refused("align", run_folder, file, "--gold", gold, "--best-head")
 
 
-def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None:
-    done = attent("align", run_folder, "--gold", "dates", "--layer", 0, "--about", "read")
-    assert (done.code, len(done.out)) == (0, 2)
-    translator = load(run_folder)
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    held_out = regenerate(run_folder, read_config(run_folder).corpus).held_out
-    for line, (name, pairs) in zip(done.out, held_out.items(), strict=True):
-        tokenized = [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs]
-        links = align(translator.model, tokenized, AttentionSelector(0, None, "read"))
-        result = sum(map(agreement, links, map(gold_links, pairs)), Agreement())
-        scores = f"AER {result.error_rate:.3f}  precision {result.precision:.3f}  recall {result.recall:.3f}"
-        assert line.startswith(name) and f"{scores}  (8 pairs; layer 0" in line
-
-
-def test_a_run_on_something_else_has_no_dates(refused, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "attent.tasks.translation.pair_linker.read_config", lambda run: RunConfig.model_construct(corpus={"text": {}})
-    )
-    with pytest.raises(ArgumentError, match="not trained on a corpus that can be generated again, such as dates"):
-        judge_generated(run_folder, PairLinker(load(run_folder), None, None, None, "words", "", print), choose=False)
-    monkeypatch.setattr("attent.tasks.dates.generated.generated_name", lambda corpus: None)
-    says = "--best needs known links, which this run's corpus does not have"
-    assert says in refused("align", run_folder, "--best")
-
-
 @pytest.mark.slow
-def test_the_best_is_kept_with_the_run(attent, run_folder: Path, tmp_path: Path) -> None:
+def test_the_best_is_kept_with_the_run(attent, run_folder: Path, file: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(run_folder, run)
     text = "fr | mardi 3 mars 2026"
     options = ("translate", run, text, "--prefix", "2026-", "--max-length", 9, "--alignments", "--no-repeat-ngram", 2)
     before = attent(*options).out[0]
-    done = attent("align", run, "--best")
-    assert (done.code, done.out[0]) == (0, "chosen on 8 pairs of validation:")
+    gold = gold_of(attent, run_folder, file, "--layer", 0, "--head", 1, "--about", "read")
+    done = attent("align", run, file, "--gold", gold, "--best")
+    assert (done.code, done.out[0]) == (0, "chosen on 3 of 6 pairs, drawn at random:")
     chosen = read_config(run).alignment
     assert chosen is not None
     layer, head, *_ = done.out[2].split()
     assert (str(chosen.layer), "mean" if chosen.head is None else str(chosen.head)) == (layer, head)
     assert f"{run} now aligns by layer {layer}" in done.err[-1]
     description = f"layer {layer}, {'mean over heads' if head == 'mean' else f'head {head}'}"
-    assert all(description in line for line in done.out[-2:])
-    assert attent("align", run_folder, "--gold", "dates", "--best-head").out == done.out
+    assert description in done.out[-1]
+    assert attent("align", run_folder, file, "--gold", gold, "--best-head").out == done.out
     pair = tmp_path / "pair.tsv"
     translation, alignment = attent(*options).out[0].split(" ||| ")
     pair.write_text(f"{text}\t{translation}\n", encoding="utf-8")
@@ -151,4 +119,3 @@ def test_the_best_is_kept_with_the_run(attent, run_folder: Path, tmp_path: Path)
     explicit = ("--layer", layer, "--head", head, "--about", chosen.about)
     assert attent("align", run, pair, *explicit).out == own
     assert attent("align", run, pair, "--about", "produced").out == [before.split(" ||| ")[1]]
-    assert attent("align", run, "--gold", "dates").out == done.out[-2:]

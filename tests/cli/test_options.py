@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from fuzzing.mutators import toml
 from typer.main import get_command
 
 from attent.cli import options
 from attent.cli.app import app
 from attent.runs.config import CONFIG
-from attent.tasks.overrides import toml
 from attent.tasks.recipe import follow
 from attent.tasks.settings import read
 
@@ -72,7 +72,6 @@ DATE = "fr | 3 mars 2026"
         ["translate", "RUN", DATE],
         ["score", "RUN", "PAIRS"],
         ["align", "RUN", "PAIRS"],
-        ["align", "RUN", "--gold", "dates"],
         ["evaluate", "RUN"],
         ["show", "RUN", DATE],
         ["walk", "RUN", DATE],

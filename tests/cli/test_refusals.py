@@ -13,7 +13,6 @@ COMMANDS = {
     "describe nowhere": "nowhere is not a run folder",
     "average RUN --best 1 --last 1": "--last or --best",
     "quantize .": "is not a run folder",
-    "data date-languages --out new --locales nowhere": "unknown locale 'nowhere'",
     "data stories --out new --kinds four": "unknown kind of question 'four'",
     "data stories --out new --kinds one,one": "--kinds names a kind twice: one,one",
     "describe RUN --out model.pdf": "must end in .svg",
@@ -103,9 +102,6 @@ TRANSLATING = {
     "translate RUN a --glossary a --sample": "give --glossary or --sample, not both",
     "translate RUN a --resume": "--resume needs the file to resume: --out FILE",
     "translate RUN letter.odt": "letter.odt is a document: name its translation with --out FILE.odt",
-    "translate RUN a --each-line": "--each-line is for documents",
-    "translate RUN a --markup html --alignments": "--markup translates documents",
-    "translate RUN a --markup html --n-best 1": "--markup translates documents",
     "translate RUN a --detokenize": "--detokenize needs the target language, which this run does not name",
     "translate RUN a --detokenize --target-language en --alignments": "--alignments refers to words before",
     "translate RUN a --detokenize --target-language English": "such as en, zh or pt-BR, got 'English'",
@@ -130,9 +126,7 @@ JUDGING = {
     "evaluate RUN --source lines.txt --target lines.txt --tokenize nine": "did you mean 'none'",
     "evaluate RUN --images a": "--images is for a run that captions or classifies, not for one that",
     "evaluate CLASSIFYING --beam 2": "--beam is for a run that translates or captions, not for one that classifies",
-    "evaluate CLASSIFYING --against a": "--against is for a run that fills blanks or generates text, not for one",
     "evaluate FILLING": "RUN fills blanks, and needs a text to be evaluated on: attent evaluate RUN --text FILE",
-    "evaluate GENERATING --against lines.txt": "--against requires --text FILE",
     "ablate RUN lines.txt": "lines to translate need their references: --target FILE",
     "ablate RUN - --target lines.txt": "which are read more than once: standard input cannot be used",
     "ablate RUN lines.txt --target lines.txt --beam 3": "--beam is for --metric bleu",
@@ -156,10 +150,6 @@ JUDGING = {
     "compare scores --train - --out new": "a comparison reads its pairs for each training",
     "compare scores --train no.tsv --out new": "no.tsv cannot be read",
     "compare normalizers --normalizers soft --out new": "unknown normalizer 'soft'; did you mean 'softmax'?",
-    "compare runs RUN FILLING --source lines.txt --target lines.txt --out new": "RUN fills blanks: attent fill",
-    "compare runs RUN FILLING --source lines.txt": "Missing option '--target'",
-    "compare runs RUN --source lines.txt --target lines.txt": "a comparison needs two or more different runs",
-    "compare runs RUN nowhere --source lines.txt --target lines.txt --beam 0": "--beam must be at least 1, got 0",
 }
 
 LOOKING = {
@@ -235,10 +225,6 @@ ALIGNING = {
     "align RUN --gold - --source - --target x": "standard input can contain the pairs or their links, not both",
     "align RUN --source x": "--source FILE and --target FILE go together",
     "align RUN pairs.tsv --source - --target -": "or --source and --target, not both",
-    "align RUN - --gold dates": "--gold dates evaluates the held-out dates by character: omit pairs, --reverse and",
-    "align RUN --source a --target b --gold dates": "evaluates the held-out dates by character: omit pairs",
-    "align RUN --tokens --gold dates": "evaluates the held-out dates by character: omit pairs",
-    "align RUN --reverse . --gold dates": "evaluates the held-out dates by character: omit pairs",
 }
 
 CASES = COMMANDS | TRAINING | TRANSLATING | JUDGING | LOOKING | WALKING | ALIGNING

@@ -34,25 +34,6 @@ def test_dates(golden, internals, cldr: str, locales: str | tuple[str, ...]) -> 
             golden.check(f"{cldr}: {locales}, {seed}, {name}", [len(lines), lines[0], digest(lines)])
 
 
-def test_dates_with_their_languages(attent, golden, cldr: str, tmp_path: Path) -> None:
-    attent(
-        "data",
-        "date-languages",
-        "--out",
-        tmp_path,
-        "--locales",
-        "en,fr,de",
-        "--texts",
-        300,
-        "--held-out",
-        40,
-        "--seed",
-        2,
-    )
-    for file in sorted(tmp_path.iterdir()):
-        golden.check(f"{cldr}: languages, {file.name}", digest(file.read_text(encoding="utf-8").splitlines()))
-
-
 def test_the_order_of_batches(golden, internals, frozen_folder: Path) -> None:
     pairs = [tuple(line.split("\t")) for line in (frozen_folder / "pairs.tsv").read_text(encoding="utf-8").splitlines()]
     for size in ({"pairs": 16}, {"tokens": 700}):

@@ -123,13 +123,13 @@ HTML = (
 MARKDOWN = "# the small dog\n\na black **hen** likes the [sad mouse](x)\n\n- the horse\n- a cat\n\n    a dog\n"
 
 
-@pytest.mark.parametrize("markup", ["html", "markdown"])
-def test_documents(attent, golden, frozen_folder: Path, tmp_path: Path, markup: str) -> None:
-    (tmp_path / "document").write_text({"html": HTML, "markdown": MARKDOWN}[markup], encoding="utf-8")
+@pytest.mark.parametrize(("markup", "ending", "content"), [("html", ".html", HTML), ("markdown", ".md", MARKDOWN)])
+def test_documents(attent, golden, frozen_folder: Path, tmp_path: Path, markup: str, ending: str, content: str) -> None:
+    (tmp_path / f"document{ending}").write_text(content, encoding="utf-8")
     for name in ("pairs", "bahdanau"):
-        golden.check(
-            f"{name}: {markup}", attent("translate", f"runs/{name}", tmp_path / "document", "--markup", markup).out
-        )
+        out = tmp_path / f"{name}{ending}"
+        attent("translate", f"runs/{name}", tmp_path / f"document{ending}", "--out", out)
+        golden.check(f"{name}: {markup}", out.read_text(encoding="utf-8").splitlines())
 
 
 @pytest.mark.parametrize("name", ["dates", "pairs"])

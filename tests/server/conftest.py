@@ -83,20 +83,19 @@ def blocked() -> Iterator[Blocked]:
 @pytest.fixture
 def serve(catalog: RunCatalog) -> Iterator[Serve]:
     batchers: list[Batcher] = []
-    stores: list[TranslatedFiles] = []
     services: list[TranslationService] = []
 
     def start(**settings: object) -> TestClient:
         chosen = ServerSettings(**settings)
         metrics = Metrics(lambda: 0, lambda: 0)
         batchers.append(Batcher(chosen, metrics.observe_batch))
-        stores.append(TranslatedFiles(chosen.file_lifetime))
+        files = TranslatedFiles(chosen.file_lifetime)
         services.append(TranslationService(chosen, catalog, batchers[-1]))
-        app = application(services[-1], metrics, files=stores[-1])
+        app = application(services[-1], metrics, files=files)
         client = TestClient(app, raise_server_exceptions=False)
-        client.batcher, client.files, client.service = batchers[-1], stores[-1], services[-1]
+        client.batcher, client.files, client.service = batchers[-1], files, services[-1]
         return client
 
     yield start
-    for server in (*services, *batchers, *stores):
+    for server in (*services, *batchers):
         server.close()

@@ -48,7 +48,7 @@ def test_classes_and_next_tokens_have_judges_too(generator: TextGenerator) -> No
     assert len(head_summaries(judge)) == 4
     report = evaluate_language_model(generator, texts)
     assert report is not None
-    assert Ablation(NextTokenJudge(generator, texts)).score == pytest.approx(report.scores["model"].perplexity)
+    assert Ablation(NextTokenJudge(generator, texts)).score == pytest.approx(report.table["perplexity"])
     judged = NextTokenJudge(generator, texts, LOSS)
     generator.stops_at_line_end = False
     assert judged.statistics()[:, 1].tolist() == [5, 5, 5]
@@ -60,8 +60,7 @@ def test_blanks_have_a_judge_too(filler: FillMask) -> None:
     texts = ["the dog slept .", "the cat was happy .", "the bird slept ."]
     report = evaluate_masked_lm(filler, texts)
     assert report is not None
-    scores = report.scores["model"]
-    for metric, expected in ((ACCURACY, scores.accuracy), (PERPLEXITY, scores.perplexity)):
+    for metric, expected in ((ACCURACY, report.accuracy), (PERPLEXITY, report.perplexity)):
         judge = BlankJudge(filler, texts, metric)
         assert Ablation(judge).score == pytest.approx(expected)
     assert BlankJudge(filler, texts, LOSS).statistics()[:, 1].tolist() == [4, 5, 3]
@@ -72,4 +71,4 @@ def test_blanks_have_a_judge_too(filler: FillMask) -> None:
         changed = evaluate_masked_lm(filler, texts)
     assert changed is not None
     cost = Ablation(judge).cost(module, head, summary)
-    assert cost.cost == pytest.approx(changed.scores["model"].perplexity - report.scores["model"].perplexity)
+    assert cost.cost == pytest.approx(changed.perplexity - report.perplexity)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from attent.tasks.overrides import (
     resolve_corpus,
     resolve_files,
     select_table,
-    toml,
 )
 from attent.tasks.settings import RunSettings, parse
 
@@ -34,8 +32,6 @@ def test_values_are_read_as_toml_or_else_as_text(start: RunSettings) -> None:
     assert (new.model.score, new.model.position, new.model.width) == ("additive", "alibi", 16)
     assert new.training.betas == (0.9, 0.99)
     assert new.model.normalizer == override(new).model.normalizer == "hard"
-    tables = {"a": {"text": 'a "b" ü', "list": [1, 2.5], "true": True, "inner": {"deep": 1e-9}}, "b": {}}
-    assert tomllib.loads(toml(tables)) == tables
 
 
 def test_a_limit_of_the_command_line_takes_the_place_of_both(start: RunSettings) -> None:
@@ -55,12 +51,12 @@ def test_a_limit_of_the_command_line_takes_the_place_of_both(start: RunSettings)
         ("a.b=" + "9" * 5_000, ArgumentError, "--set"),
         ("training.learningrate=1", UnknownNameError, "did you mean 'learning_rate'"),
         ("training.updates=-1", ArgumentError, r"training\.updates"),
+        ("training.warmup=1979-05-27", ArgumentError, r"training\.warmup.* got datetime"),
         (
-            "training.warmup=1979-05-27",
+            "training.learning_rate=inf",
             ArgumentError,
-            "^warmup must be text, a finite number, true or false,",
+            r"training\.learning_rate: input should be a finite number, got inf",
         ),
-        ("training.warmup=nan", ArgumentError, "^warmup must be text, a finite number, true or false,"),
     ],
 )
 def test_a_change_that_is_none(start: RunSettings, change: str, error: type[Exception], message: str) -> None:

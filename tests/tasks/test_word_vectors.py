@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from fuzzing.mutators import toml
 
 from attent.errors import ArgumentError, DataError
 from attent.models.build import build
@@ -14,7 +15,6 @@ from attent.runs.config import read_config
 from attent.runs.folder import read
 from attent.runs.weights import read_tensors
 from attent.tasks import recipe
-from attent.tasks.overrides import toml
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
 from attent.tasks.word_vectors import check, init_embeddings

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attent.errors import ArgumentError, DataError
 from attent.text.batches import BatchSize, Bitext
-from attent.text.disk_texts import DiskBitext, DiskTexts, TemporaryFolder, index, save_bitext, write_pairs
+from attent.text.disk_texts import DiskBitext, DiskTexts, TemporaryFolder, index, write_pairs
 from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import CharTokenizer
 
@@ -56,8 +56,7 @@ def test_batches_from_disk_are_those_from_memory(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("attent.text.disk_texts.OFFSET_INTERVAL", 4)
     in_memory, size = Bitext(PAIRS, TOKENIZER, TOKENIZER), BatchSize(tokens=97)
     on_disk = index(stored(PAIRS), TOKENIZER, TOKENIZER, tmp_path / "index", maximum_length=99)
-    save_bitext(in_memory, tmp_path / "put")
-    for data in (on_disk, DiskBitext(tmp_path / "index"), DiskBitext(tmp_path / "put")):
+    for data in (on_disk, DiskBitext(tmp_path / "index")):
         assert len(data) == 101
         assert not hasattr(data.source, "tokens")
         mine, peers = data.stream(size, 3), in_memory.stream(size, 3)

@@ -1,4 +1,4 @@
-"""Comparisons of models after equal training, by source length, score or normalizer, and of existing runs."""
+"""Comparisons of models after equal training, by source length, score or normalizer."""
 
 from __future__ import annotations
 

@@ -220,13 +220,16 @@ def translate(
             raise ArgumentError("bytes need the ending of the document's name, such as ending='.docx'")
         content = document
     else:
-        path = Path(document)
-        ending = ending or path.suffix.lower()
+        ending = ending or Path(document).suffix.lower()
         check_known("document", ending, FORMATS)
-        content = read_file(path)
+        content = read_file(document)
+    try:
+        read = read_document(content, ending)
+    except DataError as error:
+        raise error if isinstance(document, bytes) else DataError(f"{document}: {error}") from error
     if search is None and settings is not None:
         search = partial(translator.search, settings=settings)
     (translation,) = translate_documents(
-        [read_document(content, ending)], language or language_of(translator), by_run(translator, search), refuse
+        [read], language or language_of(translator), by_run(translator, search), refuse
     )
     return translation

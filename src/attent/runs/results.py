@@ -65,12 +65,12 @@ class Results:
         """Number lines from 0, and omit those whose results are written."""
         return enumerate(lines)
 
-    def write(self, result: str, *, end: str = "\n") -> None:
+    def write(self, result: str) -> None:
         """Add a result of one or more lines.
 
         Control characters are escaped, except for the line ends of Windows.
         """
-        print(_printable(result), end=end)
+        print(_printable(result))
 
     def commit(self, lines: Sequence[str], *, is_complete: bool) -> None:
         """Record that the results of more lines have been written.
@@ -81,12 +81,8 @@ class Results:
         """
         sys.stdout.flush()
 
-    def finish(self, summary: str | None = None) -> None:
-        """Record that all results have been written.
-
-        Args:
-            summary: a summary of the file's content; by default the number of its lines.
-        """
+    def finish(self) -> None:
+        """Record that all results have been written."""
 
     def __enter__(self) -> Self:
         return self
@@ -145,15 +141,10 @@ class ResultFile(Results):
         if count <= self._first:
             self._check_source(count)
 
-    def write(self, result: str, *, end: str = "\n") -> None:
+    def write(self, result: str) -> None:
         """Add a result, in the form in which it would be printed."""
         with said_clearly(self.draft):
-            self._file.write(f"{_printable(result)}{end}".encode())
-
-    def write_bytes(self, content: bytes) -> None:
-        """Add a result, unchanged."""
-        with said_clearly(self.draft):
-            self._file.write(content)
+            self._file.write(f"{_printable(result)}\n".encode())
 
     def commit(self, lines: Sequence[str], *, is_complete: bool) -> None:
         """Sync the results of more lines to disk, and report progress every ten seconds."""
@@ -179,15 +170,15 @@ class ResultFile(Results):
                 f"{self._path}: {total:,} lines, {(total - self._first) / (self._reported - self._begin):,.0f} a second"
             )
 
-    def finish(self, summary: str | None = None) -> None:
-        """Rename the draft to its final name, and report the content."""
+    def finish(self) -> None:
+        """Rename the draft to its final name, and report the number of its lines."""
         with said_clearly(self._path):
             self._file.close()
             sync(self.draft)
             self.draft.replace(self._path)
             self._note.unlink()
             sync(self._path.parent)
-        self._say(f"{self._path}: {summary or f'{self._progress.lines:,} lines'}")
+        self._say(f"{self._path}: {self._progress.lines:,} lines")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -10,14 +10,13 @@ import re
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from attent.documents import FORMATS
 from attent.documents.pipeline import cut_sentence, join_aligned
@@ -30,7 +29,7 @@ from attent.server.engines import TranslatedSentence, TranslationWork
 from attent.server.errors import RequestError, busy, invalid
 from attent.server.limits import Gatekeeper
 from attent.server.service import AUTO, TranslationService
-from attent.server.translated_files import TranslatedFiles, storage_error
+from attent.server.translated_files import TranslatedFiles
 from attent.text.sentences import SplitText
 
 # Maximum documents at the same time; each takes some memory.
@@ -262,7 +261,7 @@ class DocumentEndpoints:
         try:
             await read_parameters(request, self._service.settings)
         except OSError as error:
-            raise storage_error(error) from error
+            raise RequestError(507, f"The server cannot store the document: {error.strerror}") from error
 
     async def translate_file(self, request: Request) -> dict[str, Any]:
         """Answer POST /translate_file."""
@@ -293,24 +292,16 @@ class DocumentEndpoints:
         finally:
             if isinstance(upload, UploadFile):
                 await upload.close()
-        key = await self._service.documents.run(self._files.save, translation, name)
+        key = self._files.save(translation, name)
         return {"translatedFileUrl": f"{public_address(request, settings.trusted_proxy)}{DOWNLOAD}/{quote(key)}"}
 
     async def download(self, request: Request) -> Response:
         """Answer GET /download_file/<name>."""
         file = self._files.find(request.path_params["name"])
-        # a cleaner of /tmp may have deleted it
-        with suppress(FileNotFoundError):
-            if file is not None:
-                status = file.path.stat()
-                return FileResponse(
-                    file.path,
-                    headers=HEADERS,
-                    media_type="application/octet-stream",
-                    filename=file.name,
-                    stat_result=status,
-                )
-        raise RequestError(404, "Not Found")
+        if file is None:
+            raise RequestError(404, "Not Found")
+        headers = HEADERS | {"Content-Disposition": f"attachment; filename*=utf-8''{quote(file.name)}"}
+        return Response(file.content, headers=headers, media_type="application/octet-stream")
 
 
 def _content(file: BinaryIO) -> bytes:

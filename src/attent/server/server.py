@@ -91,7 +91,7 @@ class TranslationServer:
         return has_ended
 
     def close(self, seconds: float | None = None) -> bool:
-        """Finish the sentences in the queue, end the threads, and delete translated documents.
+        """Finish the sentences in the queue, and end the threads.
 
         Args:
             seconds: the longest time to wait for the threads; no limit by default.
@@ -102,9 +102,7 @@ class TranslationServer:
         deadline = None if seconds is None else time.monotonic() + seconds
         self.service.close()
         has_ended = self.batcher.close(seconds)
-        has_ended &= wait_until_idle(None if deadline is None else max(deadline - time.monotonic(), 0))
-        self.files.close()
-        return has_ended
+        return has_ended & wait_until_idle(None if deadline is None else max(deadline - time.monotonic(), 0))
 
     async def serve(self, listeners: Sequence[socket.socket], has_started: Callable[[], None] = lambda: None) -> None:
         """Answer requests until SIGTERM or SIGINT; then finish pending requests and refuse new ones.

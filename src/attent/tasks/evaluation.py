@@ -1,21 +1,14 @@
-"""Evaluators and their results, and n-gram baselines from a run's training text."""
+"""Evaluators and their results."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from attent.errors import ArgumentError, DataError
-from attent.runs.config import read_config
+from attent.errors import ArgumentError
 from attent.search.settings import GREEDY, SearchSettings
-from attent.text.corpus import line_corpus
-from attent.text.ngrams import Trigrams
-from attent.text.readers import STANDARD_INPUT, read_lines
-from attent.text.settings import LinesSettings
-from attent.text.tokenizer import Tokenizer
 
 # Scores by test set and score name.
 Results = dict[str, dict[str, float]]
@@ -23,8 +16,6 @@ Say = Callable[[str], None]
 Example = TypeVar("Example")
 # Units of test set sizes.
 SIZE_KEYS = ("pairs", "lines", "windows", "examples", "captions")
-# Name suffix for half the width of a score's interval, which is shown but not stored.
-INTERVAL = " interval"
 # Scores shown in a line of results, if present: key, title, format and unit.
 SCORES = (
     ("exact_match", "exact match", "5.1f", " %"),
@@ -105,9 +96,8 @@ def result_lines(results: Results) -> list[str]:
     lines: list[str] = []
     for name, scores in results.items():
         unit_of = "example" if "examples" in scores else "token"
-        intervals = {key: f" ± {half:.1f}" for key, *_ in SCORES if (half := scores.get(f"{key}{INTERVAL}"))}
         cells = [
-            f"{title} {scores[key]:{form}}{intervals.get(key, '')}{unit.replace('token', unit_of)}"
+            f"{title} {scores[key]:{form}}{unit.replace('token', unit_of)}"
             for key, title, form, unit in SCORES
             if key in scores
         ]
@@ -117,55 +107,6 @@ def result_lines(results: Results) -> list[str]:
             size += f", {translated:,.0f} of them translated"
         lines.append(f"{name:{width}}  {'  '.join(cells)}  ({size})")
     return lines
-
-
-def without_intervals(results: Results) -> Results:
-    """Return the results without intervals, as stored in run folders and JSON."""
-    return {
-        part: {name: score for name, score in scores.items() if not name.endswith(INTERVAL)}
-        for part, scores in results.items()
-    }
-
-
-def count_trigrams(run: Path, against: str | Path | None, tokenizer: Tokenizer, say: Say) -> Trigrams | None:
-    """Count the n-grams of a run's training text, or of another file.
-
-    Returns:
-        The counts, or None, with a message, if the text is not available.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
-    try:
-        if against is None:
-            texts = training_texts(run, tokenizer, say)
-        else:
-            texts = (tokenizer.encode(line) for line in read_lines(against) if line.strip())
-        return None if texts is None else Trigrams(texts, tokenizer.size)
-    except DataError:
-        raise
-    except ValueError as error:
-        say(f"no n-gram baselines: {error}")
-        return None
-
-
-def training_texts(run: Path, tokenizer: Tokenizer, say: Say) -> Iterator[list[int]] | None:
-    """Return the encoded training texts of a run, without validation texts and overlong ones.
-
-    Return None, with a message, if a file is missing.
-    """
-    table = read_config(run).corpus.get("lines", {"train": STANDARD_INPUT})
-    missing = [
-        str(table[part])
-        for part in ("train", "valid")
-        if table.get(part) is not None and not Path(table[part]).is_file()
-    ]
-    if missing:
-        say(f"no n-gram baselines: {missing[0]}, the training text of {run}, does not exist: name it by --against FILE")
-        return None
-    settings = LinesSettings.model_validate(table)
-    encoded = (tokenizer.encode(line) for line in line_corpus(settings).train)
-    return (tokens for tokens in encoded if len(tokens) <= settings.maximum_length or settings.packing == "text")
 
 
 def readable_examples(

@@ -11,9 +11,9 @@ from attent.devices import device_of
 from attent.errors import RunError
 from attent.runs import hugging_face
 from attent.runs.config import DType, read_config
-from attent.runs.packed import use_dtype
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.evaluation import Results, Say
+from attent.tasks.from_run import tool_of_run
 from attent.tasks.task import Task, refusal, task_of_run
 from attent.tasks.translation import translator
 from attent.tasks.translation.translator import Translator
@@ -49,9 +49,7 @@ def load(
     """
     if hugging_face.is_translator(path):
         run = hugging_face.read(path, source_language, target_language)
-        result = translator.of_run(run, device_of(device))
-        use_dtype(path, run, device_of(device), dtype)
-        return result
+        return tool_of_run(path, run, translator.of_run, device_of(device), dtype)
     if source_language is not None or target_language is not None:
         raise RunError(
             f"{path} has its own languages: source_language and target_language are for Hugging Face folders"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -87,7 +86,7 @@ def corpus_settings(
         ArgumentError, DataError: the files are inconsistent or cannot be read.
     """
     from attent.runs.config import read_config
-    from attent.tasks.settings import parse
+    from attent.tasks.settings import check
     from attent.tasks.suggestions import SIZES, fine_tuning, summary
     from attent.tasks.task import task_of
     from attent.training.distributed import is_main_process
@@ -112,7 +111,7 @@ def corpus_settings(
         if say is not None and is_main_process():
             say(summary(tables, examples))
     tables[table] = {**tables.get(table, {}), **files}
-    return parse(toml(tables), "the command line")
+    return check(tables, "the command line")
 
 
 def resolve_corpus(settings: RunSettings, folder: Path) -> RunSettings:
@@ -171,7 +170,7 @@ def override(
         ArgumentError: a change does not have this form, or a value is invalid.
         UnknownNameError: a key is unknown.
     """
-    from attent.tasks.settings import parse
+    from attent.tasks.settings import check
 
     tables = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     training = tables.setdefault("training", {})
@@ -182,26 +181,7 @@ def override(
     training |= values
     for change in changes:
         _set(tables, change)
-    return parse(toml(tables), "the command line")
-
-
-def toml(tables: Mapping[str, Any], name: str = "") -> str:
-    """Format nested tables of plain values as TOML, with numbers, strings and lists as in JSON."""
-    values = [f"{key} = {_plain(key, value)}" for key, value in tables.items() if not isinstance(value, Mapping)]
-    head = [f"[{name}]"] if name else []
-    inner = [
-        toml(value, f"{name}.{key}" if name else key) for key, value in tables.items() if isinstance(value, Mapping)
-    ]
-    return "\n".join([*head, *values, *inner])
-
-
-def _plain(key: str, value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError):
-        raise ArgumentError(
-            f"{key} must be text, a finite number, true or false, or a list of these, got {value}"
-        ) from None
+    return check(tables, "the command line")
 
 
 def _set(tables: dict[str, Any], change: str) -> None:

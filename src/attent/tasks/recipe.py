@@ -19,7 +19,7 @@ from attent.runs.config import CONFIG, RunConfig, check_code, read_config, versi
 from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, tokenizers_as_text, tokenizers_of_text
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks import word_vectors
-from attent.tasks.evaluation import Results, Say, without_intervals
+from attent.tasks.evaluation import Results, Say
 from attent.tasks.settings import RunSettings
 from attent.tasks.suggestions import shortage
 from attent.tasks.task import Vocabularies, task_of
@@ -223,10 +223,8 @@ def prepare_examples(
     if processes.is_local_rank0:
         corpus = corpus or task.corpus(settings)
         examples = task.encode(corpus, vocabularies)
-    folder = processes.from_local_rank0(
-        lambda: str(corpus.share(examples)) if processes.world_size > 1 and corpus and examples else ""
-    )
-    if examples is None and Path(folder).is_dir():
+    folder = processes.from_local_rank0(lambda: str(corpus.folder or "") if corpus else "")
+    if examples is None and folder and Path(folder).is_dir():
         examples = task.open_shared(settings, Path(folder), vocabularies)
     if examples is None:
         corpus = task.corpus(settings)
@@ -295,7 +293,7 @@ def _finish(run: RunWriter, config: RunConfig, model: Any, trained: TrainingResu
     """Save the model and the outcome, under key names compatible with earlier run folders."""
     outcome = {name: value for name, value in asdict(trained).items() if name != "epochs"}
     training = config.training | {"outcome": outcome}
-    run.finish(config.model_copy(update={"training": training, "results": without_intervals(results)}), model)
+    run.finish(config.model_copy(update={"training": training, "results": results}), model)
 
 
 def _digest(examples: Examples[Any]) -> str:

@@ -186,6 +186,20 @@ def parse(text: str, name: str) -> RunSettings:
     # also raised for a number with more digits than Python accepts
     except ValueError as error:
         raise ArgumentError(f"{name} is not TOML: {error}") from error
+    return check(tables, name)
+
+
+def check(tables: dict[str, Any], name: str) -> RunSettings:
+    """Return the settings in nested tables of plain values.
+
+    Args:
+        tables: the tables, as read from TOML.
+        name: name of the source, for error messages.
+
+    Raises:
+        ArgumentError: a value is invalid.
+        UnknownNameError: a key or a value's name is unknown.
+    """
     try:
         return RunSettings.model_validate(tables)
     except ValidationError as error:

@@ -108,8 +108,9 @@ class TaskCorpus(Protocol):
         """Return report lines on the data read, once everything is encoded."""
         ...
 
-    def share(self, examples: Any) -> Path:
-        """Save the result of `Task.encode` to a folder that lives as long as the corpus, for `Task.open_shared`."""
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the encoded examples, which other processes on this machine open; None if they have none."""
         ...
 
 
@@ -196,9 +197,12 @@ class Learning(ABC, Generic[C]):
     def encode(self, corpus: C, vocabularies: Vocabularies) -> Examples[Any]:
         """Return the training examples; the corpus may then free data that is no longer needed."""
 
-    @abstractmethod
     def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> Examples[Any]:
-        """Open the examples that another process on this machine encoded and saved with `TaskCorpus.share`."""
+        """Open the examples that another process on this machine encoded, in the folder of its corpus.
+
+        By default, read and encode the corpus again.
+        """
+        return self.encode(self.corpus(settings), vocabularies)
 
     @abstractmethod
     def evaluator(self, model: Any, corpus: C, vocabularies: Vocabularies, settings: TaskSettings) -> Evaluator:

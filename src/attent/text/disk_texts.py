@@ -277,18 +277,3 @@ def write_index(
     for name, numbers in lengths.items():
         np.save(folder / f"{name}.lengths.npy", np.asarray(numbers, np.int32))
     np.save(folder / ROWS, np.asarray(rows, np.int32 if len(texts) < 2**31 else np.int64))
-
-
-def save_bitext(bitext: Bitext, folder: Path | str) -> None:
-    """Write pairs encoded in memory to disk as an index that another process can open.
-
-    Args:
-        bitext: the encoded pairs.
-        folder: the folder of the index; created if it does not exist.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for side, sequences in zip(SIDES, (bitext.source, bitext.target), strict=True):
-        sequences.tokens.astype(np.int32).tofile(folder / f"{side}.tokens")
-        np.save(folder / f"{side}.lengths.npy", sequences.lengths.astype(np.int32))
-    np.save(folder / ROWS, np.arange(len(bitext), dtype=np.int32))

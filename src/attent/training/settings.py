@@ -33,7 +33,7 @@ CHANGEABLE_ON_RESUME = frozenset(
 )
 
 
-class TrainingSettings(BaseModel, extra="forbid", frozen=True):
+class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """The settings of a training run.
 
     Training ends after `updates`, after `minutes`, or when `patience` is exhausted, whichever comes first; schedules

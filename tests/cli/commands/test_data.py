@@ -19,15 +19,6 @@ def test_what_is_not_there_is_one_line(attent, tmp_path: Path) -> None:
     assert any("multi30k" in line for line in attent("data", "--help").out)
 
 
-def test_dates_are_labelled_with_their_language(attent, tmp_path: Path) -> None:
-    sizes = ("--texts", 60, "--held-out", 20)
-    done = attent("data", "date-languages", "--out", tmp_path / "new", "--locales", "fr, nb", *sizes)
-    assert done.code == 0 and any("the same in several languages" in line for line in done.err)
-    assert done.out[0].startswith("60 texts in 2 languages to train on, 1,000 to validate on and 20 to test on, in ")
-    lines = (tmp_path / "new" / "train.tsv").read_text(encoding="utf-8").splitlines()
-    assert {line.split("\t")[1] for line in lines} == {"fr", "nb"}
-
-
 def test_stories_come_with_their_supporting_sentences(attent, tmp_path: Path) -> None:
     out = tmp_path / "new"
     make = ("data", "stories", "--out", out, "--kinds", "one, count", "--stories", 11, "--held-out", 5)

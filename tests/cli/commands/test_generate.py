@@ -74,17 +74,14 @@ def test_lines_are_scored(attent, generating_folder: Path, tmp_path: Path) -> No
     assert done.err[-1].startswith(f"attent: {file}, line 2: 'bird' is unknown to this model")
 
 
-def test_it_is_evaluated_beside_counts(attent, generating_folder: Path, tmp_path: Path) -> None:
+def test_it_is_evaluated_on_a_text(attent, generating_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_text("the dog was tired .\n\nthe bird slept .\n", encoding="utf-8")
     done = attent("evaluate", generating_folder, "--text", file)
-    assert (done.code, len(done.out)) == (0, 4)
-    assert [line.split()[0] for line in done.out[:3]] == ["model", "unigram", "trigram"]
-    assert done.out[3] == "11 tokens, 1 of them unknown to the model, and 37 bytes, in 2 lines"
+    assert (done.code, len(done.out)) == (0, 2)
+    assert done.out[1] == "11 tokens, 1 of them unknown to the model, and 37 bytes, in 2 lines"
     scores = json.loads("\n".join(attent("evaluate", generating_folder, "--text", file, "--json").out))
-    assert set(scores["scores"]["model"]) == {"nats", "bits", "bits_per_byte", "perplexity"}
-    against = attent("evaluate", generating_folder, "--text", file, "--against", file)
-    assert against.out[0] == done.out[0] and against.out[2] != done.out[2]
+    assert scores.keys() >= {"nats", "bits", "bits_per_byte", "perplexity"}
     assert "nats per token" in attent("evaluate", generating_folder).out[0]
     file.write_text("\n", encoding="utf-8")
     done = attent("evaluate", generating_folder, "--text", file)

@@ -132,7 +132,6 @@ def test_terms_are_translated_as_told(attent, run_folder: Path, tmp_path: Path) 
     translate = ("translate", run_folder, lines, "--max-length", 9)
     done, plain = attent(*translate, "--glossary", terms), attent(*translate)
     assert not missing(done.out[0], ["1-2"]) and done.out[1] == plain.out[1]
-    assert not missing(attent(*translate, "--markup", "html", "--glossary", terms).out[0], ["1-2"])
     terms.write_text("mars\t#\n", encoding="utf-8")
     says = f"attent: {terms}: the run cannot write the term '#': its vocabulary lacks a part of it"
     assert attent("translate", run_folder, lines, "--glossary", terms)[1:] == ([], [says])

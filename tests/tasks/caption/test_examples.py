@@ -35,7 +35,7 @@ def test_a_batch(make_examples: Make) -> None:
     assert batch.target_out[:, -1].tolist() == [EOS] * 3
     assert batch.tokens == int((batch.target_out != PAD).sum()) == examples.token_count(np.array([1, 4, 5])) == 15
     # the standardized pixels of the first patch, of two rows by two columns
-    pixels = examples.pictures.arrays()["pixels"]
+    pixels = examples.pictures.pixels
     expected = (pixels[4, :2, :2, 0] / 255 - examples.pictures._inputs.mean[0]) / (
         examples.pictures._inputs.deviation[0]
     )
@@ -58,7 +58,7 @@ def test_changed_pictures_and_captions_change_the_digest(make_examples: Make) ->
     examples = make_examples()
     digest = examples.digest()
     assert digest == make_examples().digest()
-    pixels = examples.pictures.arrays()["pixels"]
+    pixels = examples.pictures.pixels
     # a picture of the validation set
     pixels[7] += 1
     assert examples.digest() == digest

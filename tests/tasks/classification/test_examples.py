@@ -1,6 +1,5 @@
 import json
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,6 @@ from attent.tasks.classification.inputs import (
     TextRows,
     VectorInputs,
     VectorRows,
-    open_examples,
-    save_examples,
     suitable_patch,
 )
 from attent.tasks.classification.pictures import Augmentation, Pictures
@@ -63,31 +60,6 @@ def test_texts_and_vectors_are_filled_up() -> None:
     rows = VectorRows(vectors, VectorInputs(mean=(1, 1, 1), deviation=(1, 1, 1)))
     assert LabelledExamples(rows, vectors.classes).batch(np.array([0])).sequence.shape == (1, 16, 3)
     assert rows.read(np.array([0, 1]), None).shape == (2, 40, 3)
-
-
-SETTINGS = ImagesSettings(source="x", patch=2, shift=1, seed=3)
-
-
-@pytest.mark.parametrize("kind", ["pictures", "vectors", "texts"])
-def test_another_process_opens_the_same(kind: str, pictures: Pictures, tmp_path: Path) -> None:
-    classes, chosen = np.arange(40) % 2, np.arange(0, 40, 3)
-    if kind == "pictures":
-        inputs = PictureInputs.of(pictures, chosen, SETTINGS)
-        rows = PictureRows(pictures, inputs, SETTINGS.augmentation)
-    elif kind == "vectors":
-        numbers = np.random.rand(40, 5, 3).astype(np.float32)
-        vectors = VectorSequences(numbers, np.arange(40) % 5 + 1, classes, ("a", "b"))
-        inputs = VectorInputs.of(vectors, chosen)
-        rows = VectorRows(vectors, inputs)
-    else:
-        inputs = TextInputs()
-        rows = TextRows(Sequences([[4] * (row % 7 + 1) for row in range(40)]))
-    saved = LabelledExamples(rows, classes, chosen)
-    reopened = open_examples(save_examples(saved, tmp_path), Inputs(labels=("a", "b"), inputs=inputs), SETTINGS)
-    first, second = (examples.augmented(np.array([5, 0, 7]), 0, 2) for examples in (saved, reopened))
-    for name in ("sequence", "lengths", "classes"):
-        assert getattr(first, name).equal(getattr(second, name))
-    assert all((a == b).all() for a, b in zip(saved.fingerprint(), reopened.fingerprint(), strict=True))
 
 
 def test_pixels_are_brought_to_mean_0_and_variance_1(pictures: Pictures) -> None:

@@ -12,7 +12,6 @@ from attent.errors import ArgumentError, DataError, RunError
 from attent.tasks.dates import HELD_OUT_COMBINATIONS, HELD_OUT_DATES, DatesSettings, dates
 from attent.tasks.dates.corpus import DEMO, FIELDS, FULL, gold_links, target_words, words
 from attent.tasks.dates.generated import (
-    generated_name,
     held_out_digest,
     input_check,
     is_date,
@@ -21,7 +20,6 @@ from attent.tasks.dates.generated import (
     why_no_date,
 )
 from attent.text.text import Pair, TranslationCorpus
-from attent.text.tokenizer import CharTokenizer
 
 SETTINGS = DatesSettings(training_pairs=15_011, validation_pairs=503, held_out_dates=1009, held_out_pairs=997)
 
@@ -210,11 +208,6 @@ def test_the_corpus_is_the_one_that_its_settings_make(small: DatesSettings, smal
     corpus = regenerate(Path("run"), {"dates": small.model_dump(mode="json")})
     assert list(corpus.validation) == list(small_corpus.validation)
     assert corpus.held_out == small_corpus.held_out
-    pairs = corpus.validation[:2]
-    source, target = (CharTokenizer.learn(getattr(pair, side) for pair in pairs) for side in ("source", "target"))
-    sides, gold = corpus.with_gold(pairs, (source, target))
-    assert [pair.source for pair in sides] == [source.encode(pair.source) for pair in pairs]
-    assert gold == [gold_links(pair) for pair in pairs]
 
 
 def test_other_test_sets_than_in_training_are_an_error(small: DatesSettings, small_corpus: TranslationCorpus) -> None:
@@ -228,8 +221,6 @@ def test_other_test_sets_than_in_training_are_an_error(small: DatesSettings, sma
 
 
 def test_a_corpus_in_files_is_not_generated() -> None:
-    assert generated_name({"text": {}}) is None
-    assert generated_name({"dates": {}}) == "dates"
     with pytest.raises(ArgumentError, match="generated again"):
         regenerate(Path("run"), {"text": {}})
     with pytest.raises(RunError, match="damaged"):

@@ -89,18 +89,6 @@ def test_a_resumed_training_reads_the_same_examples(tmp_path: Path) -> None:
     assert read_config(stopped).digests["train"] == read_config(whole).digests["train"]
 
 
-def test_another_process_opens_the_same_examples(tmp_path: Path) -> None:
-    task, values = task_of("answer"), settings(tmp_path)
-    corpus = task.corpus(values)
-    vocabularies = task.learn_vocabularies(corpus)
-    examples = task.encode(corpus, vocabularies)
-    shared = task.open_shared(values, corpus.share(examples), vocabularies)
-    assert shared.digest() == examples.digest()
-    for rows in (np.array([0, 2]), np.array([5])):
-        mine, other = examples.batch(rows), shared.batch(rows)
-        assert mine.sequence.equal(other.sequence) and mine.classes.equal(other.classes)
-
-
 def test_the_loss_sums_over_all_occurrences(tmp_path: Path) -> None:
     model = build(settings(tmp_path).model, 20, 2)
     # the answers of the first are tokens 3 and 4, or 6; that of the second is 2

@@ -82,7 +82,7 @@ def test_other_processes_open_what_one_has_encoded(lines: dict[str, object], tmp
     vocabularies = replace(task.learn_vocabularies(corpus), longest=23)
     encoded = task.encode(corpus, vocabularies)
     stored = Vocabularies(vocabularies.kinds, vocabularies.tokenizers, longest=23)
-    reference = task.open_shared(run_settings, corpus.share(encoded), stored)
+    reference = task.open_shared(run_settings, corpus.folder, stored)
     assert encoded.digest() == reference.digest()
     first, second = (data.augmented(np.array([0, 2, 1]), 1, 2) for data in (encoded, reference))
     assert torch.equal(first.inputs, second.inputs)

@@ -2,7 +2,7 @@ import pytest
 
 from attent.errors import ArgumentError, UnknownNameError
 from attent.search.score import PairScore
-from attent.tasks.translation.evaluation import bleu, bleu_interval, chrf, exact_match, loss, paired_bootstrap
+from attent.tasks.translation.evaluation import bleu, chrf, exact_match, loss
 
 EIGHT = [f"the {a} {b} on the {c} ." for a in ("cat", "dog") for b in ("sat", "lay") for c in ("mat", "sofa")]
 
@@ -34,27 +34,3 @@ def test_there_must_be_a_translation_for_each_reference(metric) -> None:
     for translations, references in (([], []), (["a"], []), (["a"], ["a", "b"])):
         with pytest.raises(ArgumentError, match=f"got {len(translations)} and {len(references)}"):
             metric(translations, references)
-
-
-def test_a_paired_bootstrap_tells_a_difference_from_chance() -> None:
-    worse = [line.replace("on the", "in a") for line in EIGHT]
-    scores, signatures = paired_bootstrap({"first": EIGHT, "worse": worse, "same": list(EIGHT)}, EIGHT)
-    assert scores["BLEU"]["first"].p_value is None
-    assert scores["BLEU"]["worse"].score == pytest.approx(bleu(worse, EIGHT).score)
-    assert scores["chrF2"]["worse"].score == pytest.approx(chrf(worse, EIGHT).score)
-    p_values = {name: score.p_value for name, score in scores["BLEU"].items()}
-    assert p_values == {"first": None, "worse": pytest.approx(0.001, abs=1e-5), "same": 1.0}
-    assert "tok:13a" in signatures["BLEU"]
-    with pytest.raises(ArgumentError, match="got 1 and 8"):
-        paired_bootstrap({"first": EIGHT, "short": ["a"]}, EIGHT)
-
-
-def test_an_interval_narrows_with_the_pairs_and_is_the_paired_bootstraps() -> None:
-    half_wrong = [line if row % 2 else line.replace("on the", "in a") for row, line in enumerate(EIGHT)]
-    scores, _ = paired_bootstrap({"a": half_wrong, "b": EIGHT}, EIGHT)
-    interval = bleu_interval(half_wrong, EIGHT)
-    assert interval == pytest.approx(scores["BLEU"]["a"].half_interval, rel=0.2)
-    assert bleu_interval(half_wrong * 16, EIGHT * 16) == pytest.approx(interval / 4, rel=0.2)
-    assert bleu_interval(EIGHT, EIGHT) == 0.0
-    with pytest.raises(ArgumentError, match="got 1 and 8"):
-        bleu_interval(["a"], EIGHT)

@@ -2,7 +2,6 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
@@ -47,10 +46,9 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
     encoded = task.encode(corpus, learnt)
     loss = task.loss(model.train(), next(encoded.stream(BatchSize(4), 1)), 0.1, "float32")
     assert loss.shape == torch.Size([])
-    reference, rows = task.open_shared(SETTINGS, corpus.share(encoded), learnt), np.arange(11)
-    assert len(reference) == len(encoded) == 11
-    assert reference.source.pad(rows).tolist() == encoded.source.pad(rows).tolist()
-    assert reference.target.pad(rows).tolist() == encoded.target.pad(rows).tolist()
+    # every process generates the dates itself
+    assert corpus.folder is None and len(encoded) == 11
+    assert task.encode(task.corpus(SETTINGS), learnt).digest() == encoded.digest()
 
 
 @pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
@@ -76,18 +74,12 @@ def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, has_file
         assert f"  {len(longer)} dropped: longer than the maximum length " in message[-1]
 
 
-def test_texts_are_judged_and_few_with_an_interval(tmp_path: Path) -> None:
+def test_texts_are_judged(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
     corpus = TextFilesCorpus(TextSettings(train=str(tmp_path / "a.tsv")))
     scores = corpus.measure(["a b c d"], ["a b c d"])
     assert list(scores) == ["exact match", "chrF2", "BLEU"]
     assert scores["BLEU"] == pytest.approx(100)
-    for pairs, has_interval in ((10, True), (199, True), (200, False)):
-        references = [f"a dog number {row} sits here" for row in range(pairs)]
-        translations = [line.replace("dog", "cat") if row % 2 else line for row, line in enumerate(references)]
-        intervals = corpus.intervals(translations, references)
-        assert ("BLEU interval" in intervals) == has_interval
-        assert intervals.get("BLEU interval", 1.0) > 0
     (tmp_path / "none.tsv").write_text("\n\n", encoding="utf-8")
     with pytest.raises(DataError, match="no line contains a pair"):
         TextFilesCorpus(TextSettings(train=str(tmp_path / "none.tsv")))

@@ -12,7 +12,7 @@ import typer
 
 from attent.cli.options import Loading, RunFolder, head_number
 from attent.cli.output import say
-from attent.errors import ArgumentError, UnknownNameError, refuse
+from attent.errors import UnknownNameError, refuse
 from attent.setting import Bound, Flag, Help
 from attent.text.readers import display_name
 from attent.text.sources import read_text_pairs
@@ -64,7 +64,7 @@ class Links:
         str | None,
         Help("intersection, union, grow-diag (the default), grow-diag-final or grow-diag-final-and.", "METHOD"),
     ] = None
-    gold: Annotated[str | None, Help("File of links to evaluate against; or dates, for a run on dates.")] = None
+    gold: Annotated[str | None, Help("File of links to evaluate against.")] = None
     one_based: Annotated[bool, Help("Count the words in the --gold file from 1.")] = False
 
 
@@ -85,26 +85,22 @@ def align(
     separated by spaces; the weights of a word's pieces are summed on the source side and averaged on the target side.
 
     With --gold, alignment error rate, precision and recall are printed instead of links. A gold file has a line per
-    pair, with 0-0 for sure links and 0?2 or 0p2 for possible ones. --gold dates evaluates a run on dates on its
-    held-out sets, whose links are known for each character.
+    pair, with 0-0 for sure links and 0?2 or 0p2 for possible ones.
 
-    --best-head chooses on a random half of the pairs (for dates, on the validation set) and evaluates its choice on the
-    others. Without --gold, it uses the first 200 pairs and chooses the head whose links name the source words that
-    translations depend on most. --best needs no file for a run on dates. Alignments and the tags of markup then use the
-    saved choice, unless --layer, --head or --about is given.
+    --best-head chooses on a random half of the pairs and evaluates its choice on the others. Without --gold, it uses
+    the first 200 pairs and chooses the head whose links name the source words that translations depend on most. After
+    --best, alignments and the tags of documents use the saved choice, unless --layer, --head or --about is given.
     """
     from attent.alignment.symmetrization import symmetrize
 
-    has_pairs = any(name is not None for name in (pairs, source, target))
-    gold = _known_links(run) if selection.best and links.gold is None and not has_pairs else links.gold
     inputs = [pairs or "-"] if source is None or target is None else [source, target]
     refuse(
-        (gold == "-" and "-" in inputs, "standard input can contain the pairs or their links, not both"),
+        (links.gold == "-" and "-" in inputs, "standard input can contain the pairs or their links, not both"),
         ((source is None) != (target is None), "--source FILE and --target FILE go together"),
         (pairs is not None and source is not None, "give one file of pairs, or --source and --target, not both"),
         (source == target == "-", "standard input can contain the sources or the targets, not both"),
     )
-    _check(selection, links, gold, has_pairs=has_pairs)
+    _check(selection, links)
     method = links.symmetrization or SYMMETRIZATION
     # rejects an unknown method before anything is read
     symmetrize((), (), method)
@@ -115,39 +111,24 @@ def align(
     backward = None if links.reverse is None else loading.tool(links.reverse, load)
     units = "tokens" if links.tokens else "words"
     linker = PairLinker(translator, backward, selection.selector(), links.threshold, units, method, say)
-    if gold is None and not selection.chooses:
+    if links.gold is None and not selection.chooses:
         is_complete = _write_links(linker, inputs)
     else:
-        is_complete = _judge(run, linker, inputs, selection, links, gold)
+        is_complete = _judge(run, linker, inputs, selection, links)
     if not is_complete:
         raise typer.Exit(2)
 
 
-def _known_links(run: Path) -> str:
-    """Return the name of a run's generated corpus, whose links are known."""
-    from attent.runs.config import read_config
-    from attent.tasks.dates.generated import generated_name
-
-    name = generated_name(read_config(run).corpus)
-    if name is None:
-        raise ArgumentError(
-            "--best needs known links, which this run's corpus does not have: give --gold FILE or a file of pairs"
-        )
-    return name
-
-
-def _check(selection: Selection, links: Links, gold: str | None, *, has_pairs: bool) -> None:
+def _check(selection: Selection, links: Links) -> None:
     """Check that the options go together."""
-    from attent.tasks.dates.generated import GENERATED
-
-    option, is_generated = "--best" if selection.best else "--best-head", gold in GENERATED
+    option = "--best" if selection.best else "--best-head"
     is_named = any(value is not None for value in (selection.layer, selection.head, selection.about))
     has_reverse = links.reverse is not None
     refuse(
         (selection.chooses and is_named, f"{option} chooses the layer and the head: omit --layer, --head and --about"),
         (selection.chooses and has_reverse, f"{option} chooses for one run: omit --reverse"),
         (
-            selection.chooses and gold is None and links.threshold is not None,
+            selection.chooses and links.gold is None and links.threshold is not None,
             f"{option} without --gold chooses by the largest weights: omit --threshold",
         ),
         (
@@ -155,28 +136,20 @@ def _check(selection: Selection, links: Links, gold: str | None, *, has_pairs: b
             "--symmetrization combines the links of two runs: name the other with --reverse",
         ),
         (links.tokens and has_reverse, "--tokens cannot be used with --reverse, which combines links between words"),
-        (links.one_based and (gold is None or is_generated), "--one-based needs a file of links: --gold FILE"),
-        (
-            is_generated and (has_pairs or has_reverse or links.tokens),
-            f"--gold {gold} evaluates the held-out {gold} by character: omit pairs, --reverse and --tokens",
-        ),
+        (links.one_based and links.gold is None, "--one-based needs a file of links: --gold FILE"),
     )
 
 
-def _judge(
-    run: Path, linker: PairLinker, inputs: Sequence[str], selection: Selection, links: Links, gold: str | None
-) -> bool:
+def _judge(run: Path, linker: PairLinker, inputs: Sequence[str], selection: Selection, links: Links) -> bool:
     """Print the choice or the evaluation, and save a choice; return whether every pair was read."""
-    from attent.tasks.dates.generated import GENERATED
     from attent.tasks.translation import pair_linker
 
-    if gold is None:
-        report = pair_linker.choose_unlabelled(linker, read_text_pairs(*inputs))
-    elif gold in GENERATED:
-        report = pair_linker.judge_generated(run, linker, choose=selection.chooses)
+    read = read_text_pairs(*inputs)
+    if links.gold is None:
+        report = pair_linker.choose_unlabelled(linker, read)
     else:
-        read = read_text_pairs(*inputs)
-        report = pair_linker.judge_file(linker, read, gold, first_word=int(links.one_based), choose=selection.chooses)
+        first = int(links.one_based)
+        report = pair_linker.judge_file(linker, read, links.gold, first_word=first, choose=selection.chooses)
     print("\n".join(report.lines))
     if selection.best:
         pair_linker.keep_choice(run, report.selector)

@@ -1,4 +1,4 @@
-"""attent compare: models trained on the same data with the same budget and seeds, or existing runs."""
+"""attent compare: models trained on the same data with the same budget and seeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.options import AUTO, BeamSearch, Device, TargetLanguage, TrustCode, device_of, known_language
 from attent.cli.output import say
 from attent.errors import ArgumentError, refuse
 from attent.setting import Bound, Help
@@ -54,8 +53,6 @@ class OwnPairs:
 @compare.callback()
 def comparisons() -> None:
     """Train models on the same data with the same budget and seeds, evaluate them, and plot the results.
-
-    `runs` compares existing runs.
 
     Each training gets a run folder inside the comparison's folder. Run an interrupted comparison again to continue it;
     finished trainings are not repeated. The table is printed, and saved in the folder with the plots and a JSON file of
@@ -114,37 +111,6 @@ def normalizers(
     seed.
     """
     _compare_parts(context, out, pairs, budget, normalizers)
-
-
-@compare.command()
-def runs(
-    context: typer.Context,
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="Run folders of translators.")],
-    source: Annotated[Path, Help("Lines to translate, also .gz.")],
-    target: Annotated[Path, Help("References of --source, line by line.")],
-    search: BeamSearch,
-    tokenize: Annotated[str | None, Help("Tokenizer of sacreBLEU; by the target language unless given.")] = None,
-    target_language: TargetLanguage = None,
-    lowercase: Annotated[bool, Help("Lowercase text before computing BLEU and chrF2.")] = False,
-    out: Out = None,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
-) -> None:
-    """BLEU and chrF2 of trained translators on the same lines, with a paired bootstrap against the first."""
-    from attent.comparison.runs import compare
-    from attent.runs.config import read_config
-    from attent.tasks.translation.evaluation import bleu_tokenizer
-
-    language = known_language(target_language) or read_config(runs[0]).target_language
-    options: dict[str, Any] = {
-        "settings": search.settings(),
-        "tokenize": tokenize or bleu_tokenizer(language),
-        "lowercase": lowercase,
-        "device": device_of(device),
-        "trust_code": trust_code,
-    }
-    folder = _folder(context, out)
-    _write(context, compare(runs, source, target, folder, **options, say=say), folder)
 
 
 def _compare_parts(

@@ -29,37 +29,6 @@ def multi30k(
 
 
 @data.command()
-def date_languages(
-    out: Folder,
-    locales: Annotated[str, Help("demo, full, or Babel locale names separated by commas.")] = "full",
-    texts: Annotated[int, Bound(1), Help("Number of training texts.")] = 100_000,
-    held_out: Annotated[int, Bound(1), Help("Number of test texts.")] = 5_000,
-    seed: Annotated[int, Bound(0), Help("Seed of the corpus.")] = 0,
-) -> None:
-    """Dates in the formats of Unicode CLDR, labeled with their language: train.tsv, valid.tsv and test.tsv."""
-    from pydantic import ValidationError
-
-    from attent.tasks.dates.corpus import DatesSettings
-    from attent.tasks.dates.languages import date_languages as make
-
-    locale_names = locales if locales in ("demo", "full") else [name.strip() for name in locales.split(",")]
-    values = {"locales": locale_names, "training_pairs": texts, "held_out_pairs": held_out, "seed": seed}
-    try:
-        settings = DatesSettings.model_validate(values)
-    except ValidationError as error:
-        raise ArgumentError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
-    corpus = make(settings)
-    corpus.write(out)
-    for line in corpus.remarks:
-        say(line)
-    languages = len({label for _, label in corpus.train})
-    print(
-        f"{len(corpus.train):,} texts in {languages} languages to train on, "
-        f"{len(corpus.validation):,} to validate on and {len(corpus.test):,} to test on, in {out}"
-    )
-
-
-@data.command()
 def canvases(
     out: Folder,
     pictures: Annotated[int, Bound(1), Help("Number of pictures to train on.")] = 8_000,

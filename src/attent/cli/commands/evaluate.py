@@ -20,9 +20,6 @@ class HeldOut:
     source: Annotated[Path | None, Help("Lines to translate, also .gz; the held-out sets unless given.")] = None
     target: Annotated[Path | None, Help("References of --source, line by line.")] = None
     text: Annotated[Path | None, Help("Lines whose tokens a language model predicts.")] = None
-    against: Annotated[Path | None, Help("Text for word counts to compare with; the training text unless given.")] = (
-        None
-    )
     images: Annotated[str | None, Help("Labeled pictures or vectors for a classifier; pictures with captions.")] = None
     labelled: Annotated[Path | None, Help("Labeled texts, or passages with questions and answers, as .tsv.")] = None
     tokenize: Annotated[
@@ -44,9 +41,8 @@ def evaluate(
 
     A run that fills blanks is scored by the accuracy of its first guess and by perplexity on a text whose words are
     masked one at a time. A language model is scored by nats and bits per token, bits per byte and perplexity, on its
-    validation set unless a text is given. Both are compared with unigram and trigram counts of the training text. A
-    classifier is scored by accuracy and macro F1, with a confusion matrix; captions by BLEU and exact match; answers by
-    exact match and token F1.
+    validation set unless a text is given. A classifier is scored by accuracy and macro F1, with a confusion matrix;
+    captions by BLEU and exact match; answers by exact match and token F1.
     """
     settings = search.settings()
     from attent.tasks.task import options_of, tasks

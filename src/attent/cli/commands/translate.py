@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,10 +15,9 @@ from attent.cli.output import say
 from attent.errors import ArgumentError, refuse
 from attent.setting import Bound, Help
 from attent.text.readers import chunks, display_name
-from attent.text.sources import check_utf8, decode_lines, decode_whole, open_source
+from attent.text.sources import check_utf8, decode_lines, open_source
 
 if TYPE_CHECKING:
-    from attent.documents.chunks import FileTranslator, MarkupTranslator
     from attent.runs.config import RunConfig
     from attent.runs.results import Results
     from attent.search.search import SourceText, Translation
@@ -30,15 +29,14 @@ if TYPE_CHECKING:
 
     # Returns the translations of each text, best first.
     SearchTexts = Callable[[Sequence[str | SourceText]], list[list[Translation]]]
-    # Translates numbered texts, a chunk at a time.
-    ChunkTranslator = LineTranslator | MarkupTranslator | FileTranslator
 
 # Lines translated at a time: enough to sort by length, and few enough for early results.
 LINES = 512
-# Endings of document files and their markup. A .txt is a file of lines.
-ENDINGS = {".html": "html", ".md": "markdown", ".srt": "subtitles", ".docx": None, ".odt": None}
+# Endings of document files. A .txt is a file of lines.
+ENDINGS = (".html", ".md", ".srt", ".docx", ".odt")
+# Maximum characters of a sentence shown in a message.
+NAMED = 60
 Format = StrEnum("Format", ("text", "jsonl"))
-Markup = StrEnum("Markup", ("html", "markdown"))
 Source = Annotated[
     str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")
 ]
@@ -68,14 +66,6 @@ class Output:
         if self.alignments:
             raise ArgumentError("--alignments refers to words before --detokenize joins them: give one of the two")
         return Detokenizer(language)
-
-
-@dataclass(frozen=True)
-class DocumentOptions:
-    """Options for the format of a document."""
-
-    markup: Annotated[Markup | None, Help("Translate a document, keeping its tags around the same words.")] = None
-    each_line: Annotated[bool, Help("With --markup, treat each line as a document.")] = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +106,6 @@ def translate(
     run: RunFolder,
     search: Search,
     output: Output,
-    document: DocumentOptions,
     loading: TypedLoading,
     *,
     source: Source = "-",
@@ -145,22 +134,22 @@ def translate(
     --out FILE is written as FILE.part until it is complete. After an interruption, the same command with --resume
     continues, unless the run, an option or the lines differ.
     """
-    settings, ending = search.settings(), "" if document.markup else _document_ending(source, file.out)
-    _check(search, output, document, wording, file, ending)
+    settings, ending = search.settings(), _document_ending(source, file.out)
+    _check(search, output, wording, file, ending)
     if file.is_finished():
         return
     translator, search_texts, terms = _load(run, loading, wording, settings, batch)
-    options: dict[str, object] = {"search": search, "output": output, "document": document, "loading": loading}
+    options: dict[str, object] = {"search": search, "output": output, "loading": loading}
     options |= {"prefix": wording.prefix, "glossary": terms.entries if terms else ""}
-    with open_source(source) as stream:
-        scores = "n_best" in search.values
-        chunk_translator, texts = _chunk_translator(
-            run, translator, search_texts, stream, source, ending, document, output, file.out, scores=scores
-        )
-        with file.results(run, options) as results:
-            is_complete = _write(chunk_translator, texts, results, 1 if stream.isatty() else LINES)
-            results.finish(f"the translation of {source}" if ending else None)
-            if chunk_translator.is_empty:
+    if ending and file.out is not None:
+        is_complete = _translate_document(translator, search_texts, source, file.out)
+    else:
+        line_translator = _line_translator(run, translator, search_texts, output, scores="n_best" in search.values)
+        with open_source(source) as stream, file.results(run, options) as results:
+            texts, size = decode_lines(stream, source), 1 if stream.isatty() else LINES
+            is_complete = _write(line_translator, texts, results, size)
+            results.finish()
+            if line_translator.is_empty:
                 say(f"{display_name(source) or 'the text'} is empty: nothing to translate")
     if not is_complete:
         raise typer.Exit(2)
@@ -169,7 +158,6 @@ def translate(
 def _check(
     search: Given[SearchSettings],
     output: Output,
-    document: DocumentOptions,
     wording: Wording,
     file: OutputFile,
     ending: str,
@@ -179,11 +167,9 @@ def _check(
     changes_lines = output.alignments or output.replace_unknown or output.detokenize or "n_best" in search.values
     refuse(
         (output.target_language is not None and not output.detokenize, "--target-language goes with --detokenize"),
-        (document.each_line and document.markup is None, "--each-line is for documents: --markup html or markdown"),
         (
-            (document.markup or ending) and (changes_lines or output.format is Format.jsonl),
-            f"{ending or '--markup'} translates documents: omit --alignments, --replace-unknown, --detokenize, "
-            "--n-best and --format jsonl",
+            ending and (changes_lines or output.format is Format.jsonl),
+            f"{ending} is a document: omit --alignments, --replace-unknown, --detokenize, --n-best and --format jsonl",
         ),
         (file.resume and file.out is None, "--resume needs the file to resume: --out FILE"),
         (
@@ -201,7 +187,7 @@ def _document_ending(source: str, out: Path | None) -> str:
         return ""
     refuse(
         (
-            out is None and ENDINGS[ending] is None,
+            out is None,
             f"{source} is a document: name its translation with --out FILE{ending}",
         ),
         (
@@ -229,30 +215,32 @@ def _load(
     return translator, search_texts, terms
 
 
-def _chunk_translator(
-    run: Path,
-    translator: Translator,
-    search_texts: SearchTexts,
-    stream: BinaryIO,
-    source: str,
-    ending: str,
-    document: DocumentOptions,
-    output: Output,
-    out: Path | None,
-    *,
-    scores: bool,
-) -> tuple[ChunkTranslator, Iterator[str]]:
-    """Return the translator for the texts of a source, and the texts."""
-    if ending and out is not None:
-        from attent.documents.chunks import FileTranslator
+def _translate_document(translator: Translator, search: SearchTexts, source: str, out: Path) -> bool:
+    """Write the translation of a document file; return whether every sentence was translated."""
+    from attent.documents import translate as translate_document
+    from attent.runs.durable import new_file
 
-        file_translator = FileTranslator(translator, search_texts, say, source, ending)
-        return file_translator, iter([file_translator.digest])
-    if (markup := document.markup.name if document.markup else ENDINGS.get(ending)) is not None:
-        from attent.documents.chunks import MarkupTranslator
+    if out.exists():
+        raise ArgumentError(f"{out} already exists: name another file, or remove it")
+    is_complete = True
 
-        texts = decode_lines(stream, source) if document.each_line else decode_whole(stream, source)
-        return MarkupTranslator(translator, search_texts, say, markup, each_line=document.each_line), texts
+    def refuse(document: int, sentence: str, reason: str) -> None:
+        nonlocal is_complete
+        say(f"{sentence[:NAMED]!r}: {reason}")
+        is_complete = False
+
+    with new_file(out) as draft:
+        # fails here, not after the translation, if it cannot be written
+        draft.touch()
+        draft.write_bytes(translate_document(source, translator, search=search, refuse=refuse))
+    say(f"{out}: the translation of {source}")
+    return is_complete
+
+
+def _line_translator(
+    run: Path, translator: Translator, search_texts: SearchTexts, output: Output, *, scores: bool
+) -> LineTranslator:
+    """Return the translator of lines for these options."""
     from attent.runs.config import read_config
     from attent.tasks.translation.translation_lines import LineFormat, LineTranslator
 
@@ -264,22 +252,16 @@ def _chunk_translator(
         replace_unknown=output.replace_unknown,
         detokenizer=output.detokenizer(config),
     )
-    return LineTranslator(translator, search_texts, say, config, line_format), decode_lines(stream, source)
+    return LineTranslator(translator, search_texts, say, config, line_format)
 
 
-def _write(translator: ChunkTranslator, texts: Iterator[str], results: Results, size: int) -> bool:
-    """Write the translations of texts; return whether all of them are usable."""
-    from attent.runs.results import ResultFile
-
+def _write(translator: LineTranslator, texts: Iterator[str], results: Results, size: int) -> bool:
+    """Write the translations of lines; return whether all of them are usable."""
     is_complete = results.is_complete
     for chunk in chunks(results.remaining(texts), size):
         translations, is_usable = translator.translate(chunk)
         for translation in translations:
-            if isinstance(translation, bytes):
-                assert isinstance(results, ResultFile)
-                results.write_bytes(translation)
-            else:
-                results.write(translation, end=translator.end)
+            results.write(translation)
         is_complete &= is_usable
         results.commit([text for _, text in chunk], is_complete=is_complete)
     if translator.warning:

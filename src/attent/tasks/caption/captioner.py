@@ -15,15 +15,13 @@ from attent.errors import ArgumentError, DataError
 from attent.layers.patches import patch_grid
 from attent.models.model import EncoderDecoder
 from attent.runs.config import DType
-from attent.runs.packed import use_dtype
 from attent.search.constraints import Constraints
 from attent.search.search import Hypothesis, search
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.classification.classifier import as_pictures
 from attent.tasks.classification.inputs import INPUTS, Inputs, PictureInputs, PictureRows
 from attent.tasks.classification.pictures import Pictures
-from attent.tasks.from_run import FromRun
-from attent.tasks.task import task_of
+from attent.tasks.from_run import FromRun, load_tool
 from attent.tasks.translation.translator import EOS_LABEL, forced_maps, label_translation_maps, labels
 from attent.text.tokenizer import EOS, Tokenizer
 from attent.views.build_scene import build_scene, patch_names
@@ -132,11 +130,14 @@ def load(
         DataError: its preprocessing is missing or damaged.
         RunError: the folder is missing, damaged or written by a newer version, or it is a run of another task.
     """
-    run = task_of("caption").read(path, trust_code=trust_code)
-    captioner = Captioner(run.model.to(device), picture_inputs(run.files), run.tokenizers["target"])
-    captioner.config = run.config
-    use_dtype(path, run, device, dtype)
-    return captioner
+    return load_tool(
+        path,
+        "caption",
+        lambda run: Captioner(run.model, picture_inputs(run.files), run.tokenizers["target"]),
+        device,
+        trust_code=trust_code,
+        dtype=dtype,
+    )
 
 
 def picture_inputs(files: Mapping[str, str]) -> PictureInputs:

@@ -44,6 +44,8 @@ class CaptionCorpus:
         DataError: a file is missing, damaged, too large, outside of the folder or listed twice, or a caption is empty.
     """
 
+    folder: Path | None = None
+
     def __init__(self, settings: CaptionsSettings) -> None:
         of_parts = read_captions(settings.source)
         self.settings, self.pairs = settings, [pair for pairs in of_parts.values() for pair in pairs]
@@ -75,10 +77,6 @@ class CaptionCorpus:
             f"captions: {counts}; pictures of {self.inputs.height} x {self.inputs.width} pixels in "
             f"{self.inputs.length} patches"
         ]
-
-    def share(self, examples: CaptionExamples) -> Path:
-        """Return the source, which other processes on this machine read themselves."""
-        return Path(self.settings.source)
 
     def examples(self, part: str, inputs: PictureInputs, tokenizer: Tokenizer) -> CaptionExamples:
         """Encode the captions of a part; only those to train on are augmented.
@@ -122,7 +120,7 @@ class CaptionExamples(Bitext):
         return np.maximum(self.pictures.lengths[self.selected], self.target.lengths - 1)
 
     def fingerprint(self) -> list[np.ndarray]:
-        return [self.target.lengths, self.target.tokens, self.pictures.arrays()["pixels"][self.selected].sum((1, 2, 3))]
+        return [self.target.lengths, self.target.tokens, self.pictures.pixels[self.selected].sum((1, 2, 3))]
 
     def batch(self, rows: np.ndarray) -> Batch:
         return self.augmented(rows)

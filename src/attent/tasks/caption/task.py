@@ -57,9 +57,6 @@ class CaptionTask(Task[CaptionCorpus]):
     def encode(self, corpus: CaptionCorpus, vocabularies: Vocabularies) -> CaptionExamples:
         return corpus.examples(TRAIN, picture_inputs(vocabularies.files), vocabularies.tokenizers[0])
 
-    def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> CaptionExamples:
-        return self.encode(self.corpus(settings), vocabularies)
-
     def evaluator(
         self, model: Any, corpus: CaptionCorpus, vocabularies: Vocabularies, settings: TaskSettings
     ) -> Evaluator:

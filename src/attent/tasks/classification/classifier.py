@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -17,7 +18,7 @@ from attent.errors import ArgumentError, DataError, RunError, check_index
 from attent.layers.patches import patch_grid
 from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
-from attent.runs.packed import use_dtype
+from attent.runs.folder import Run
 from attent.tasks.classification.arrays import VectorSequences, check_finite, check_pixels
 from attent.tasks.classification.corpus import UNITS
 from attent.tasks.classification.inputs import (
@@ -31,8 +32,7 @@ from attent.tasks.classification.inputs import (
     encode_rows,
 )
 from attent.tasks.classification.pictures import Pictures, read_pixels
-from attent.tasks.from_run import FromRun
-from attent.tasks.task import task_of
+from attent.tasks.from_run import FromRun, load_tool
 from attent.text.batches import BatchSize
 from attent.text.tokenizer import Tokenizer
 from attent.views.build_scene import CLS, build_scene
@@ -255,16 +255,16 @@ def load(
         ArgumentError: the model cannot be computed here with weights of this type.
         RunError: the folder is missing, damaged or written by a newer version, or it is a run of another task.
     """
-    run = task_of("classify").read(path, trust_code=trust_code)
+    return load_tool(path, "classify", partial(_of_run, path), device, trust_code=trust_code, dtype=dtype)
+
+
+def _of_run(path: Path | str, run: Run) -> Classifier:
     if INPUTS not in run.files:
         raise RunError(f"{path} is damaged: it has no {INPUTS}")
     try:
-        classifier = Classifier(run.model.to(device), Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
+        return Classifier(run.model, Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
     except (ArgumentError, DataError) as error:
         raise RunError(f"{path}: {error}") from error
-    classifier.config = run.config
-    use_dtype(path, run, device, dtype)
-    return classifier
 
 
 def _as_texts(examples: Any) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -25,8 +24,6 @@ INPUTS = "inputs.json"
 MAX_SIDE = 2**14
 # The number of values that are averaged at a time.
 BLOCK_SIZE = 2**18
-# Names of arrays in the folder of `save_examples`.
-CLASSES, ROWS = "classes", "chosen"
 
 
 class PictureInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
@@ -236,9 +233,6 @@ class TextRows:
     def read(self, rows: np.ndarray, epoch: int | None) -> Tensor:
         return torch.from_numpy(self._tokens.pad(rows, KEY_MULTIPLE).astype(np.int64))
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {"tokens": self._tokens.tokens, "lengths": self._tokens.lengths}
-
 
 class VectorRows:
     """Sequences of vectors.
@@ -255,9 +249,6 @@ class VectorRows:
         longest = min(round_up(int(self.lengths[rows].max(initial=1)), KEY_MULTIPLE), self._vectors.shape[1])
         return self._inputs(torch.from_numpy(self._vectors[rows, :longest]))
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {"vectors": self._vectors, "lengths": self.lengths}
-
 
 class PictureRows:
     """Pictures as patches.
@@ -269,24 +260,21 @@ class PictureRows:
     """
 
     def __init__(self, pictures: Pictures, inputs: PictureInputs, augmentation: Augmentation | None = None) -> None:
-        self._pixels, self._inputs, self._augmentation = pictures.pixels, inputs, augmentation
+        self.pixels, self._inputs, self._augmentation = pictures.pixels, inputs, augmentation
         self.lengths = np.full(len(pictures), inputs.length, np.int64)
         self._parameters: tuple[int, np.ndarray] | None = None
 
     def read(self, rows: np.ndarray, epoch: int | None) -> Tensor:
-        pictures = torch.from_numpy(to_unit_range(self._pixels[rows]))
+        pictures = torch.from_numpy(to_unit_range(self.pixels[rows]))
         if epoch is not None and self._augmentation and self._augmentation.is_active:
             if self._parameters is None or self._parameters[0] != epoch:
-                self._parameters = epoch, self._augmentation.sample(len(self._pixels), epoch)
+                self._parameters = epoch, self._augmentation.sample(len(self.pixels), epoch)
             pictures = self._augmentation(pictures, self._parameters[1][rows])
         return self._inputs(pictures)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {"pixels": self._pixels}
-
 
 # The rows of a corpus: `lengths` in tokens or vectors, (N,); `read`, which returns the model's input for some rows,
-# (B, T) or (B, T, D), augmented unless the epoch is None; and `arrays`, by name, for another process.
+# (B, T) or (B, T, D), augmented unless the epoch is None.
 Rows = TextRows | VectorRows | PictureRows
 Data = Pictures | VectorSequences | tuple[str, ...]
 
@@ -357,40 +345,3 @@ class LabelledExamples(Examples[LabelledBatch]):
             classes=torch.from_numpy(self.all_classes[selected].astype(np.int64)),
             tokens=len(rows),
         )
-
-
-def save_examples(examples: LabelledExamples, folder: Path) -> Path:
-    """Write examples that another process can open with `open_examples`.
-
-    Args:
-        examples: the examples to train on.
-        folder: an existing folder.
-
-    Returns:
-        The folder.
-    """
-    for name, numbers in {CLASSES: examples.all_classes, ROWS: examples.selected, **examples.rows.arrays()}.items():
-        np.save(folder / f"{name}.npy", numbers)
-    return folder
-
-
-def open_examples(folder: Path, inputs: Inputs, settings: ImagesSettings | None) -> LabelledExamples:
-    """Open the examples that another process wrote; both processes share the memory.
-
-    Args:
-        folder: the folder that `save_examples` wrote.
-        inputs: the run's preprocessing.
-        settings: the settings of the augmentation, if any.
-    """
-    arrays = {file.stem: np.load(file, mmap_mode="r") for file in folder.glob("*.npy")}
-    match inputs.inputs:
-        case PictureInputs() as reader:
-            pictures = Pictures(arrays["pixels"], None, inputs.labels)
-            rows = PictureRows(pictures, reader, None if settings is None else settings.augmentation)
-        case VectorInputs() as reader:
-            rows = VectorRows(VectorSequences(arrays["vectors"], arrays["lengths"], None, inputs.labels), reader)
-        case _:
-            rows = TextRows(
-                Sequences([part.tolist() for part in np.split(arrays["tokens"], np.cumsum(arrays["lengths"])[:-1])])
-            )
-    return LabelledExamples(rows, arrays[CLASSES], arrays[ROWS])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,15 +40,12 @@ from attent.tasks.classification.inputs import (
     Rows,
     TextInputs,
     encode_rows,
-    open_examples,
-    save_examples,
 )
 from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
 from attent.tasks.evaluation import Evaluation, Results, Say
 from attent.tasks.suggestions import Tables, count_lines, suggest_labelled, suggest_pictures, suggest_vectors
 from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
 from attent.text.batches import BatchSize
-from attent.text.disk_texts import TemporaryFolder
 from attent.text.tokenizer import Tokenizer
 from attent.text.tokenizers import learn
 from attent.training.autotune import Precision, autocast
@@ -80,7 +77,7 @@ class ClassificationCorpus:
     data: LabelledCorpus
     images: ImagesSettings | None
     texts: LabelledSettings | None
-    folders: list[TemporaryFolder] = field(default_factory=list)
+    folder: Path | None = None
     # encoded texts: the tokenizer does not change during a run, so texts are encoded once
     tokens: Rows | None = None
 
@@ -99,11 +96,6 @@ class ClassificationCorpus:
         classes = f"{len(data.inputs.labels)} classes: " * (len(data.inputs.labels) > 1)
         sizes = f"{classes}{train} examples to train on, {validation} to validate on, {test} to test"
         return [*data.remarks, *(line for report in data.reports for line in report.summary()), sizes]
-
-    def share(self, examples: LabelledExamples) -> Path:
-        """Save encoded examples to a folder that exists as long as the corpus does."""
-        self.folders.append(TemporaryFolder())
-        return save_examples(examples, self.folders[-1].path)
 
 
 class ClassificationTask(Task[ClassificationCorpus]):
@@ -158,9 +150,6 @@ class ClassificationTask(Task[ClassificationCorpus]):
             corpus.data = drop_long(corpus.data, rows.lengths, corpus.texts.maximum_length)
         corpus.data = drop_unreadable(corpus.data, rows.lengths, vocabularies.longest)
         return LabelledExamples(rows, corpus.data.classes, corpus.data.train)
-
-    def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> LabelledExamples:
-        return open_examples(folder, Inputs.read(vocabularies.files[INPUTS]), settings.images)
 
     def evaluator(
         self, model: EncoderModel, corpus: ClassificationCorpus, vocabularies: Vocabularies, settings: TaskSettings

@@ -30,6 +30,7 @@ from attent.tasks.dates.patterns import (
     sample_moments,
     texts_with_readings,
 )
+from attent.tasks.stories.world import Draw, choose
 from attent.text.text import Gold, Pair, TranslationCorpus, add_tag
 from attent.text.tokenizer import Tokenizer
 
@@ -41,8 +42,8 @@ TRIES_PER_PAIR = 50
 # Characters that join the letters of a word.
 JOINERS = "\u200c\u200d"
 
-Draw = Callable[[], float]
 Item = TypeVar("Item")
+
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 # fmt: off
@@ -285,7 +286,14 @@ def _links(year: Span, month: Span, day: Span, before: int) -> tuple[tuple[int, 
 
 
 def _distinct_pairs(count: int, write: Callable[[], Pair]) -> list[Pair]:
-    pairs = distinct(count, write, lambda pair: pair.source, set())
+    """Write pairs with different sources."""
+    by_source: dict[str, Pair] = {}
+    for _ in range(TRIES_PER_PAIR * count):
+        if len(by_source) == count:
+            break
+        pair = write()
+        by_source.setdefault(pair.source, pair)
+    pairs = [*by_source.values()]
     if len(pairs) < count:
         raise ArgumentError(
             f"held_out_pairs must be at most about {len(pairs)} for these dates and combinations, got {count}"
@@ -293,27 +301,9 @@ def _distinct_pairs(count: int, write: Callable[[], Pair]) -> list[Pair]:
     return pairs
 
 
-def distinct(count: int, write: Callable[[], Item], text_of: Callable[[Item], str], used: set[str]) -> list[Item]:
-    """Write items whose texts are not in `used`, to which these are added; fewer if too many tries repeat a text."""
-    items: list[Item] = []
-    for _ in range(TRIES_PER_PAIR * count):
-        if len(items) == count:
-            break
-        item = write()
-        if text_of(item) not in used:
-            used.add(text_of(item))
-            items.append(item)
-    return items
-
-
 def random_stream(settings: DatesSettings, purpose: str) -> Random:
     """Make a random generator for one purpose, so that more pairs for one purpose leave the others unchanged."""
     return Random(f"{settings.seed} {purpose}")
-
-
-def choose(draw: Draw, items: Sequence[Item]) -> Item:
-    """Choose an item uniformly; uses only random(), which Python guarantees to be the same in every version."""
-    return items[int(draw() * len(items))]
 
 
 def gold_links(pair: Pair) -> Gold:

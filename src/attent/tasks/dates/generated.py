@@ -5,51 +5,17 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from attent.alignment.aligner import TokenizedPair
 from attent.errors import ArgumentError, DataError, RunError
-from attent.tasks.dates.corpus import DatesSettings, dates, gold_links, tokenize_dates
+from attent.tasks.dates.corpus import DatesSettings, dates
 from attent.tasks.dates.patterns import FIRST_YEAR, LAST_YEAR
-from attent.text.text import Gold, Pair
-from attent.text.tokenizer import Tokenizer
+from attent.text.text import Pair, TranslationCorpus
 
-# The corpus tables of a config that stand for a generated corpus.
-GENERATED = ("dates",)
 InputCheck = Callable[[str], str | None]
-
-
-@dataclass(frozen=True)
-class GeneratedCorpus:
-    """A generated corpus with its gold alignments.
-
-    Args:
-        validation: the pairs on which a layer and a head are chosen.
-        held_out: the test sets by name.
-    """
-
-    validation: Sequence[Pair]
-    held_out: Mapping[str, Sequence[Pair]]
-
-    def with_gold(
-        self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]
-    ) -> tuple[list[TokenizedPair], list[Gold]]:
-        """Return the encoded pairs and the gold links of each."""
-        encoded = [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs]
-        return encoded, [gold_links(pair) for pair in pairs]
-
-
-def generated_name(corpus: Mapping[str, Any]) -> str | None:
-    """Return the name of a run's generated corpus, such as "dates"; None if its corpus is read from files.
-
-    Args:
-        corpus: the tables of the corpus settings by name (`RunConfig.corpus`).
-    """
-    return next((name for name in GENERATED if name in corpus), None)
 
 
 def held_out_digest(held_out: Mapping[str, Sequence[Pair]]) -> str:
@@ -61,7 +27,7 @@ def held_out_digest(held_out: Mapping[str, Sequence[Pair]]) -> str:
     return digest.hexdigest()
 
 
-def regenerate(run: Path, corpus: Mapping[str, Any], digest: str | None = None) -> GeneratedCorpus:
+def regenerate(run: Path, corpus: Mapping[str, Any], digest: str | None = None) -> TranslationCorpus:
     """Regenerate the corpus of a run.
 
     Args:
@@ -74,7 +40,7 @@ def regenerate(run: Path, corpus: Mapping[str, Any], digest: str | None = None) 
         DataError: the test sets have another digest.
         RunError: its settings are damaged.
     """
-    if generated_name(corpus) is None:
+    if "dates" not in corpus:
         raise ArgumentError(
             f"{run} was not trained on a corpus that can be generated again, such as dates: give one with --source "
             "FILE --target FILE"
@@ -92,7 +58,7 @@ def regenerate(run: Path, corpus: Mapping[str, Any], digest: str | None = None) 
             f"from Unicode CLDR, now {get_cldr_version()} of Babel {version}; train a new run, or install the former "
             "Babel"
         )
-    return GeneratedCorpus(generated.validation, generated.held_out)
+    return generated
 
 
 def input_check(corpus: Mapping[str, Any]) -> InputCheck | None:

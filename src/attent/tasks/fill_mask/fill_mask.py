@@ -16,10 +16,8 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import DataError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
-from attent.runs.packed import use_dtype
 from attent.tasks.fill_mask.examples import MaskedText, tokenize_masked
-from attent.tasks.from_run import FromRun
-from attent.tasks.task import task_of
+from attent.tasks.from_run import FromRun, load_tool
 from attent.text.batches import Sequences
 from attent.text.tokenizer import SPECIALS, UNK, Tokenizer
 from attent.views.trace import ForwardPass
@@ -253,8 +251,11 @@ def load(
         ArgumentError: the model cannot be computed here with weights of this type.
         RunError: the folder is missing, damaged or written by a newer version, or it is a run of another task.
     """
-    run = task_of("fill-mask").read(path, trust_code=trust_code)
-    fill_mask = FillMask(run.model.to(device), run.tokenizers["text"])
-    fill_mask.config = run.config
-    use_dtype(path, run, device, dtype)
-    return fill_mask
+    return load_tool(
+        path,
+        "fill-mask",
+        lambda run: FillMask(run.model, run.tokenizers["text"]),
+        device,
+        trust_code=trust_code,
+        dtype=dtype,
+    )

@@ -19,14 +19,13 @@ from attent.errors import ArgumentError, RunError
 from attent.models.encoder import EncoderModel
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.runs.config import RunConfig
-from attent.tasks.evaluation import Evaluation, Results, Say, count_trigrams, readable_examples
+from attent.tasks.evaluation import Evaluation, Results, Say, readable_examples
 from attent.tasks.fill_mask.examples import MaskedBatch, MaskedLines
 from attent.tasks.fill_mask.fill_mask import FillMask, load
 from attent.tasks.suggestions import MASKED_EPOCHS, Tables, count_lines, suggest
 from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
 from attent.text.batches import BatchSize, Sequences
 from attent.text.corpus import TextCorpus, encode_lines, line_corpus, open_lines
-from attent.text.ngrams import Trigrams
 from attent.text.readers import OVER_LONG, read_lines
 from attent.text.settings import LinesSettings, limit_length
 from attent.text.tokenizer import SPECIALS, Tokenizer
@@ -35,53 +34,35 @@ from attent.training.autotune import Precision, autocast
 
 # The number of masks in a batch.
 BATCH = 256
-BASELINES = "unigram", "trigram, left", "trigram, both sides"
-
-
-@dataclass(frozen=True)
-class MaskedLMScore:
-    """The score of one model.
-
-    Args:
-        accuracy: the share of masks whose most probable word is correct, in percent.
-        perplexity: e to the power of the mean cross entropy of the correct words.
-    """
-
-    accuracy: float
-    perplexity: float
 
 
 @dataclass(frozen=True)
 class MaskedLMReport:
-    """The scores of a model and of its baselines.
+    """The evaluation of a model on masked words.
 
     Args:
         lines: the number of lines.
         blanks: the number of masks.
         unknown: the number of words left out because the vocabulary lacks them.
         long: the number of lines left out because the model cannot read them.
-        scores: the scores of the model and of the baselines, by name.
+        accuracy: the share of masks whose most probable word is correct, in percent.
+        perplexity: e to the power of the mean cross entropy of the correct words.
     """
 
     lines: int
     blanks: int
     unknown: int
     long: int
-    scores: dict[str, MaskedLMScore]
+    accuracy: float
+    perplexity: float
 
 
-def evaluate_masked_lm(
-    filler: FillMask, lines: Sequence[str], trigrams: Trigrams | None = None
-) -> MaskedLMReport | None:
+def evaluate_masked_lm(filler: FillMask, lines: Sequence[str]) -> MaskedLMReport | None:
     """Mask every known word of some lines, one at a time, and predict it from the rest of its line.
-
-    The model and the baselines share one vocabulary, over which the probabilities of each sum to 1.
 
     Args:
         filler: the model.
         lines: text that the model was not trained on.
-        trigrams: the trigram counts of the model's training text, in ids of its tokenizer; without them, no baselines
-            are evaluated.
 
     Returns:
         The report; None if there is no word to predict.
@@ -92,18 +73,12 @@ def evaluate_masked_lm(
     blanks = sum(len(known_words(line)) for line in readable)
     if not blanks:
         return None
-    sums = {name: np.zeros(2) for name in ("model", *(() if trigrams is None else BASELINES))}
+    correct = nats = 0.0
     for batch in _batches(filler, readable):
-        baselines = {} if trigrams is None else _baseline_logits(trigrams, batch.masks)
-        for name, logits in ({"model": batch.logits} | baselines).items():
-            sums[name] += [part.sum() for part in _judged(logits, batch.labels)]
-    totals = {name: total.tolist() for name, total in sums.items()}
-    scores = {
-        name: MaskedLMScore(100 * correct / blanks, math.exp(nats / blanks)) for name, (correct, nats) in totals.items()
-    }
-    unknown = sum(map(len, readable)) - blanks
-    long = sum(len(line) > longest for line in encoded)
-    return MaskedLMReport(len(readable), blanks, unknown, long, scores)
+        is_correct, losses = _judged(batch.logits, batch.labels)
+        correct, nats = correct + int(is_correct.sum()), nats + float(losses.sum())
+    unknown, long = sum(map(len, readable)) - blanks, sum(len(line) > longest for line in encoded)
+    return MaskedLMReport(len(readable), blanks, unknown, long, 100 * correct / blanks, math.exp(nats / blanks))
 
 
 def known_words(tokens: Sequence[int]) -> list[int]:
@@ -154,26 +129,14 @@ def _judged(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndar
     return logits.argmax(-1) == labels, log_sums - logits[np.arange(len(labels)), labels]
 
 
-def _baseline_logits(trigrams: Trigrams, masks: Sequence[tuple[list[int], int]]) -> dict[str, np.ndarray]:
-    """Return the baselines' logits; a word that never occurs in training counts as if it had occurred once."""
-    unigrams = np.log(np.tile(trigrams.unigrams[SPECIALS:] + 1, (len(masks), 1)))
-    contexts = (
-        np.log(np.stack([probs(line, index)[SPECIALS:] for line, index in masks]))
-        for probs in (trigrams.left_context, trigrams.both_contexts)
-    )
-    return dict(zip(BASELINES, (unigrams, *contexts), strict=True))
-
-
 def masked_lm_lines(report: MaskedLMReport) -> list[str]:
     """Format the report as lines of text for the user."""
-    width = max(map(len, report.scores))
-    scores = [
-        f"{name:{width}}  top-1 {score.accuracy:6.2f} %  perplexity {score.perplexity:8.2f}"
-        for name, score in report.scores.items()
-    ]
     left_out = [(report.unknown, "words that the model does not know"), (report.long, "lines that it cannot read")]
     size = f"{report.blanks:,} blanks, one at a time, in {report.lines:,} lines"
-    return [*scores, "; ".join([size, *(f"{number:,} {kind} left out" for number, kind in left_out if number)])]
+    return [
+        f"top-1 {report.accuracy:.2f} %  perplexity {report.perplexity:.2f}",
+        "; ".join([size, *(f"{number:,} {kind} left out" for number, kind in left_out if number)]),
+    ]
 
 
 class BlankJudge(HeadJudge):
@@ -262,8 +225,9 @@ class LinesCorpus:
         """Return a report, line by line, on the text read."""
         return [line for report in self.text.reports for line in report.summary()]
 
-    def share(self, examples: Any) -> Path:
-        """Return the folder of the encoded lines."""
+    @property
+    def folder(self) -> Path:
+        """The folder of the encoded lines."""
         return self.text.folder.path
 
 
@@ -323,20 +287,17 @@ class MaskedLMTask(Task[LinesCorpus]):
     def required_options(self, config: RunConfig) -> str:
         return "--text FILE"
 
-    def evaluate(
-        self, run: TaskRun, say: Say, *, text: str | Path | None = None, against: str | Path | None = None
-    ) -> Evaluation:
-        """Evaluate a run on a text, each word of which becomes a blank, next to n-gram baselines.
+    def evaluate(self, run: TaskRun, say: Say, *, text: str | Path | None = None) -> Evaluation:
+        """Evaluate a run on a text, each word of which becomes a blank.
 
         Args:
             run: the run.
             say: shows a message to the user.
             text: the file.
-            against: the text to count n-grams in; by default the training text.
 
         Raises:
             ArgumentError: the text has no word that the model knows.
-            DataError: a file cannot be read.
+            DataError: the file cannot be read.
             RunError: no text is given.
         """
         if text is None:
@@ -346,14 +307,11 @@ class MaskedLMTask(Task[LinesCorpus]):
             )
         fill_mask: FillMask = run.tool
         lines = list(read_lines(text))
-        trigrams = count_trigrams(run.path, against, fill_mask.tokenizer, say)
         say(f"guessing every word of {len(lines):,} lines of {text}")
-        report = evaluate_masked_lm(fill_mask, lines, trigrams)
+        report = evaluate_masked_lm(fill_mask, lines)
         if report is None:
             raise ArgumentError(f"{text} has no word that this model knows")
-        table = asdict(report)
-        table["ways"] = table.pop("scores")
-        return Evaluation(table, masked_lm_lines(report))
+        return Evaluation(asdict(report), masked_lm_lines(report))
 
     def unknown_words(self, run: TaskRun, text: str) -> list[str]:
         return run.tool.unknown_words(text)

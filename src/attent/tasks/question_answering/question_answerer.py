@@ -17,11 +17,10 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError, RunError, refuse
 from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
-from attent.runs.packed import use_dtype
+from attent.runs.folder import Run
 from attent.tasks.classification.inputs import LabelledBatch, LabelledExamples, TextRows
 from attent.tasks.classification.settings import LabelledSettings
-from attent.tasks.from_run import FromRun
-from attent.tasks.task import task_of
+from attent.tasks.from_run import FromRun, load_tool
 from attent.text.batches import BatchSize, Sequences
 from attent.text.tokenizer import EOS, UNK, Tokenizer
 from attent.text.units import Span, units
@@ -199,12 +198,12 @@ def load(
         ArgumentError: the model cannot be computed here with weights of this type.
         RunError: the folder is missing, damaged or written by a newer version, or it is a run of another task.
     """
-    run = task_of("answer").read(path, trust_code=trust_code)
     try:
-        settings = LabelledSettings.model_validate(run.config.corpus.get("labelled"))
-        answerer = QuestionAnswerer(run.model.to(device), run.tokenizers["text"], settings.maximum_length)
+        return load_tool(path, "answer", _of_run, device, trust_code=trust_code, dtype=dtype)
     except (KeyError, ValidationError) as error:
         raise RunError(f"{path} is damaged: its tokenizer or the settings of its corpus are missing") from error
-    answerer.config = run.config
-    use_dtype(path, run, device, dtype)
-    return answerer
+
+
+def _of_run(run: Run) -> QuestionAnswerer:
+    settings = LabelledSettings.model_validate(run.config.corpus.get("labelled"))
+    return QuestionAnswerer(run.model, run.tokenizers["text"], settings.maximum_length)

@@ -17,7 +17,7 @@ from attent.errors import DataError
 from attent.models.encoder import EncoderModel
 from attent.runs.config import RunConfig
 from attent.tasks.classification.corpus import drop_unreadable, labelled_text_corpus
-from attent.tasks.classification.inputs import Inputs, LabelledBatch, LabelledExamples, TextInputs, open_examples
+from attent.tasks.classification.inputs import LabelledBatch, LabelledExamples
 from attent.tasks.classification.settings import LabelledSettings
 from attent.tasks.classification.task import ClassificationCorpus
 from attent.tasks.evaluation import Evaluation, Evaluator, Results, Say, result_lines
@@ -147,9 +147,6 @@ class QuestionAnsweringTask(Task[ClassificationCorpus]):
         examples, limit = question_examples(questions, positions), corpus.texts.maximum_length
         corpus.data = drop_unreadable(corpus.data, examples.lengths(), min(limit, vocabularies.longest or limit))
         return LabelledExamples(examples.rows, examples.all_classes, corpus.data.train)
-
-    def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> LabelledExamples:
-        return open_examples(folder, Inputs(labels=("",), inputs=TextInputs()), None)
 
     def evaluator(
         self, model: EncoderModel, corpus: ClassificationCorpus, vocabularies: Vocabularies, settings: TaskSettings

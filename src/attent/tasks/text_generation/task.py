@@ -19,7 +19,7 @@ from attent.models.language_model import LanguageModel
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.search.score import PairScore
 from attent.search.settings import GenerationSettings
-from attent.tasks.evaluation import Evaluation, Results, Say, count_trigrams, readable_examples
+from attent.tasks.evaluation import Evaluation, Results, Say, readable_examples
 from attent.tasks.fill_mask.task import LinesCorpus, drop_long_lines
 from attent.tasks.suggestions import Tables, count_lines, suggest_text
 from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
@@ -27,36 +27,16 @@ from attent.tasks.text_generation.examples import LanguageModelBatch, LanguageMo
 from attent.tasks.text_generation.text_generator import TextGenerator, load
 from attent.text.batches import BatchSize, Sequences
 from attent.text.corpus import encode_lines, line_corpus, open_lines
-from attent.text.ngrams import Trigrams
 from attent.text.readers import read_lines
 from attent.text.settings import LinesSettings
-from attent.text.tokenizer import BOS, EOS, PAD, UNK
+from attent.text.tokenizer import EOS, PAD, UNK
 from attent.text.tokenizers import learn
 from attent.training.autotune import Precision, autocast
-
-MODEL, UNIGRAM, TRIGRAM = "model", "unigram", "trigram"
-
-
-@dataclass(frozen=True)
-class LanguageModelScore:
-    """The score of one model.
-
-    Args:
-        nats: the mean of −log p per token.
-        bits: the same, to base 2.
-        bits_per_byte: the bits per byte of the text in UTF-8, line breaks included.
-        perplexity: e to the power of the nats per token.
-    """
-
-    nats: float
-    bits: float
-    bits_per_byte: float
-    perplexity: float
 
 
 @dataclass(frozen=True)
 class LanguageModelReport:
-    """The scores of a model and of its baselines.
+    """The evaluation of a model on lines of text.
 
     Args:
         lines: the number of lines.
@@ -64,7 +44,7 @@ class LanguageModelReport:
         bytes: the number of bytes of the lines in UTF-8, with a line break after each.
         unknown: the number of unknown tokens among these; bits per byte do not include the cost of their content.
         long: the number of lines left out because the model cannot read them.
-        scores: the scores of the model and of the baselines, by name.
+        nats: the mean of −log p per token.
     """
 
     lines: int
@@ -72,24 +52,29 @@ class LanguageModelReport:
     bytes: int
     unknown: int
     long: int
-    scores: dict[str, LanguageModelScore]
+    nats: float
+
+    @property
+    def table(self) -> dict[str, float]:
+        """The report for machines, with bits per token and per byte of UTF-8, and the perplexity, e to the nats."""
+        bits = self.nats / math.log(2)
+        perplexity = math.exp(min(self.nats, 700.0))
+        return asdict(self) | {
+            "bits": bits,
+            "bits_per_byte": bits * self.tokens / self.bytes,
+            "perplexity": perplexity,
+        }
 
 
-def evaluate_language_model(
-    generator: TextGenerator, lines: Sequence[str], trigrams: Trigrams | None = None
-) -> LanguageModelReport | None:
+def evaluate_language_model(generator: TextGenerator, lines: Sequence[str]) -> LanguageModelReport | None:
     """Compute the probability of every token of some lines, given those before it, and of the end of each line.
 
-    The model and the baselines have the same tokens, and the probabilities of each sum to 1 over the vocabulary. If
-    each line is a separate text, a token is predicted from those before it in its line; otherwise the lines are running
-    text, and it is predicted from those before it in its window. The trigram baseline uses the two tokens before it in
-    its line.
+    If each line is a separate text, a token is predicted from those before it in its line; otherwise the lines are
+    running text, and it is predicted from those before it in its window.
 
     Args:
         generator: the model.
         lines: text that the model was not trained on.
-        trigrams: the trigram counts of the model's training text, in ids of its tokenizer; without them, no baselines
-            are evaluated.
 
     Returns:
         The report; None if there is no line that the model can read.
@@ -105,49 +90,20 @@ def evaluate_language_model(
     if not tokens:
         return None
     count, size = sum(map(len, tokens)), sum(len(text.encode("utf-8", "surrogatepass")) + 1 for text in texts)
-    sums: dict[str, float] = {MODEL: _model_nats(generator, tokens)} | (
-        {} if trigrams is None else _baseline_nats(trigrams, tokens)
-    )
-    scores = {name: _score(nats, count, size) for name, nats in sums.items()}
+    parts = tokens if generator.stops_at_line_end else [[token for line in tokens for token in line]]
+    nats = -math.fsum(float(generator.log_probs(part).sum()) for part in parts)
     long = sum(len(line) >= longest for line in encoded)
-    return LanguageModelReport(len(tokens), count, size, sum(line.count(UNK) for line in tokens), long, scores)
-
-
-def _score(nats: float, tokens: int, size: int) -> LanguageModelScore:
-    per_token = nats / tokens
-    return LanguageModelScore(
-        per_token, per_token / math.log(2), nats / math.log(2) / size, math.exp(min(per_token, 700.0))
-    )
-
-
-def _model_nats(generator: TextGenerator, lines: Sequence[Sequence[int]]) -> float:
-    texts = lines if generator.stops_at_line_end else [[token for line in lines for token in line]]
-    return -math.fsum(float(generator.log_probs(text).sum()) for text in texts)
-
-
-def _baseline_nats(trigrams: Trigrams, lines: Sequence[Sequence[int]]) -> dict[str, float]:
-    """Return the nats of the baselines; a token that never occurs in training counts as if it had occurred once."""
-    first, second, third = (
-        np.concatenate([np.array([BOS, BOS, *line], np.int64)[begin : begin + len(line)] for line in lines])
-        for begin in range(3)
-    )
-    unigrams = trigrams.unigrams + 1
-    probs = {UNIGRAM: unigrams[third] / unigrams.sum(), TRIGRAM: trigrams.probability(first, second, third)}
-    return {name: -float(np.log(values).sum()) for name, values in probs.items()}
+    return LanguageModelReport(len(tokens), count, size, sum(line.count(UNK) for line in tokens), long, nats / count)
 
 
 def language_model_lines(report: LanguageModelReport) -> list[str]:
     """Format the report as lines of text for the user."""
-    width = max(map(len, report.scores))
-    scores = [
-        f"{name:{width}}  {score.nats:6.3f} nats and {score.bits:6.3f} bits per token  {score.bits_per_byte:6.3f} "
-        f"bits per byte  perplexity {score.perplexity:8.2f}"
-        for name, score in report.scores.items()
-    ]
+    score = report.table
     left_out = f"; {report.long:,} lines that it cannot read left out" if report.long else ""
     unknown = f", {report.unknown:,} of them unknown to the model" if report.unknown else ""
     return [
-        *scores,
+        f"{score['nats']:.3f} nats and {score['bits']:.3f} bits per token  {score['bits_per_byte']:.3f} bits per byte  "
+        f"perplexity {score['perplexity']:.2f}",
         f"{report.tokens:,} tokens{unknown}, and {report.bytes:,} bytes, in {report.lines:,} lines{left_out}",
     ]
 
@@ -271,35 +227,27 @@ class TextGenerationTask(Task[LinesCorpus]):
             TextGenerator(model, tokenizer, stops_at_line_end=lines.packing == "lines"), validation, size
         )
 
-    def evaluate(
-        self, run: TaskRun, say: Say, *, text: str | Path | None = None, against: str | Path | None = None
-    ) -> Evaluation:
-        """Evaluate a run on every token of a text, next to n-gram baselines.
-
-        Without a text, evaluate it on its validation text.
+    def evaluate(self, run: TaskRun, say: Say, *, text: str | Path | None = None) -> Evaluation:
+        """Evaluate a run on every token of a text; by default, on its validation text.
 
         Args:
             run: the run.
             say: shows a message to the user.
             text: the file.
-            against: the text to count n-grams in; by default the training text.
 
         Raises:
             ArgumentError: the text has no line that the model can read.
-            DataError: a file cannot be read.
+            DataError: the file cannot be read.
         """
         if text is None:
-            if against is not None:
-                raise ArgumentError("--against requires --text FILE")
             return super().evaluate(run, say)
         generator = run.tool
         lines = [line for line in read_lines(text) if line.strip()]
-        trigrams = count_trigrams(run.path, against, generator.tokenizer, say)
         say(f"predicting every token of {len(lines):,} lines of {text}")
-        report = evaluate_language_model(generator, lines, trigrams)
+        report = evaluate_language_model(generator, lines)
         if report is None:
             raise ArgumentError(f"{text} has no line that this model can read")
-        return Evaluation(asdict(report), language_model_lines(report))
+        return Evaluation(report.table, language_model_lines(report))
 
     def judge(self, run: TaskRun, file: str, metric: str, say: Say, *, limit: int | None = None) -> NextTokenJudge:
         generator: TextGenerator = run.tool

@@ -18,11 +18,10 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import DataError, RunError
 from attent.models.language_model import LanguageModel
 from attent.runs.config import CONFIG, DType
-from attent.runs.packed import use_dtype
+from attent.runs.folder import Run
 from attent.search.search import draw_tokens
 from attent.search.settings import GenerationSettings
-from attent.tasks.from_run import FromRun
-from attent.tasks.task import task_of
+from attent.tasks.from_run import FromRun, load_tool
 from attent.tasks.translation.translator import labels
 from attent.text.batches import ROW_MULTIPLE, round_up
 from attent.text.settings import LinesSettings
@@ -303,17 +302,15 @@ def load(
         ArgumentError: the model cannot be computed here with weights of this type.
         RunError: the folder is missing, damaged or written by a newer version, or it is a run of another task.
     """
-    run = task_of("text-generation").read(path, trust_code=trust_code)
     try:
-        lines = LinesSettings.model_validate(run.config.corpus.get("lines"))
+        return load_tool(path, "text-generation", _of_run, device, trust_code=trust_code, dtype=dtype)
     except ValidationError as error:
         raise RunError(f"{path}/{CONFIG} is damaged: the settings of its corpus cannot be used") from error
+
+
+def _of_run(run: Run) -> TextGenerator:
+    lines = LinesSettings.model_validate(run.config.corpus.get("lines"))
     is_by_line = lines.packing == "lines"
     # BOS and a line, or BOS and all tokens of a window except the last
     context = lines.maximum_length + is_by_line
-    generator = TextGenerator(
-        run.model.to(device), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line
-    )
-    generator.config = run.config
-    use_dtype(path, run, device, dtype)
-    return generator
+    return TextGenerator(run.model, run.tokenizers["text"], context=context, stops_at_line_end=is_by_line)

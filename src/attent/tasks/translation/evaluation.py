@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 TOKENIZERS = ("13a", "char", "intl", "none", "zh")
 # The tokenizers for languages that are written without spaces.
 TOKENIZER_OF = {"zh": "zh", "yue": "zh", **dict.fromkeys(("ja", "th", "lo", "km", "my"), "char")}
-PAIRED_RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -45,20 +44,6 @@ class MetricScore:
 
     score: float
     signature: str
-
-
-class PairedScore(NamedTuple):
-    """A system's score in a paired bootstrap.
-
-    Args:
-        score: 0 to 100.
-        half_interval: half the width of its 95 % interval.
-        p_value: p-value of the difference from the first system's score; None for the first.
-    """
-
-    score: float
-    half_interval: float
-    p_value: float | None
 
 
 def bleu_tokenizer(language: str | None) -> str:
@@ -89,64 +74,9 @@ def bleu(
     return _score(bleu_metric(tokenize, lowercase=lowercase), translations, references)
 
 
-def bleu_interval(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> float:
-    """Return half the width of BLEU's 95 % interval over resamples of the pairs.
-
-    Source: Koehn (2004), https://aclanthology.org/W04-3250. For the arguments see `bleu`.
-    """
-    _check_counts("an interval", translations, references)
-    score: Any = bleu_metric(tokenize, lowercase=False).corpus_score(
-        list(translations), [list(references)], n_bootstrap=PAIRED_RESAMPLES
-    )
-    return score._ci
-
-
 def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> MetricScore:
     """Return chrF2 of a corpus with one reference each. Source: Popović (2015), https://aclanthology.org/W15-3049."""
     return _score(_chrf(lowercase=lowercase), translations, references)
-
-
-def paired_bootstrap(
-    systems: Mapping[str, Sequence[str]], references: Sequence[str], tokenize: str = "13a", *, lowercase: bool = False
-) -> tuple[dict[str, dict[str, PairedScore]], dict[str, str]]:
-    """Compare the BLEU and chrF2 of systems with those of the first, by sacreBLEU's paired bootstrap test.
-
-    Source: Koehn (2004), https://aclanthology.org/W04-3250.
-
-    Args:
-        systems: translations of the same sources, by the name of the system; at least two systems.
-        references: one reference per source.
-        tokenize: sacreBLEU's tokenizer for BLEU.
-        lowercase: True to compare in lower case.
-
-    Returns:
-        The scores by metric and system, and sacreBLEU's signatures by metric.
-
-    Raises:
-        UnknownNameError: there is no such tokenizer.
-        ArgumentError: the numbers of translations and references differ, or are 0.
-    """
-    from sacrebleu.significance import PairedTest
-
-    metrics = {"BLEU": bleu_metric(tokenize, lowercase=lowercase), "chrF2": _chrf(lowercase=lowercase)}
-    for translations in systems.values():
-        _check_counts("a score", translations, references)
-    named: list[tuple[str, Sequence[str]]] = [(name, list(translations)) for name, translations in systems.items()]
-    test = PairedTest(named, metrics, [list(references)], test_type="bs", n_samples=PAIRED_RESAMPLES)
-    signatures, columns = test()
-    results: Any = columns
-    scores: dict[str, dict[str, PairedScore]] = {}
-    for metric in metrics:
-        first = results[metric][0]
-        scores[metric] = {
-            # equal systems would get the smallest possible p: sacreBLEU counts larger differences, of which there are
-            # none
-            name: PairedScore(
-                float(r.score), float(r.ci), 1.0 if r is not first and r.score == first.score else r.p_value
-            )
-            for name, r in zip(systems, results[metric], strict=True)
-        }
-    return scores, {metric: str(signatures[metric]) for metric in metrics}
 
 
 def exact_match(translations: Sequence[str], references: Sequence[str]) -> float:

@@ -22,7 +22,6 @@ from attent.alignment.symmetrization import symmetrize
 from attent.errors import ArgumentError, DataError
 from attent.runs.config import AlignmentHead, read_config, write_config
 from attent.runs.durable import held
-from attent.tasks.dates.generated import regenerate
 from attent.tasks.translation.translator import Translator
 from attent.text.readers import TextPair, chunks, display_name
 from attent.text.sources import check_file
@@ -198,33 +197,6 @@ def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> HeadRepor
         raise DataError("these pairs do not tell the heads apart: give more pairs, or --gold")
     rows = [f"{_cells(selector)}  {score:.3f}" for selector, score in ranking[:LISTED]]
     return HeadReport(ranking[0][0], [f"chosen on {title}:", f"{HEAD}  score", *rows], readable == pairs)
-
-
-def judge_generated(run: Path, linker: PairLinker, *, choose: bool) -> HeadReport:
-    """Evaluate a run's links against the gold links of the held-out sets of its generated corpus.
-
-    Args:
-        run: the run folder.
-        linker: links the run's pairs, without a backward run.
-        choose: whether to choose layer, head and meaning of the rows on the validation set first.
-
-    Raises:
-        ArgumentError: the corpus of the run was read from files.
-        DataError: the corpus has changed.
-    """
-    config = read_config(run)
-    corpus = regenerate(run, config.corpus, config.digests.get("held out"))
-    tokenizers, lines = (linker.forward.source_tokenizer, linker.forward.target_tokenizer), list[str]()
-    if choose:
-        pairs, gold = corpus.with_gold(corpus.validation, tokenizers)
-        linker, lines = _choose(linker, pairs, gold, f"{len(gold):,} pairs of validation")
-    selector = linker.selector_of(linker.forward)
-    width = max(map(len, corpus.held_out))
-    for name, test in corpus.held_out.items():
-        pairs, gold = corpus.with_gold(test, tokenizers)
-        links = align(linker.forward.model, pairs, selector, threshold=linker.threshold)
-        lines.append(f"{name:{width}}  {_agreement(links, gold, str(selector))}")
-    return HeadReport(selector, lines, is_complete=True)
 
 
 def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first_word: int, choose: bool) -> HeadReport:

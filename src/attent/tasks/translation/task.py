@@ -15,22 +15,19 @@ from attent.runs.config import RunConfig
 from attent.search.score import PairScore
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.dates import DatesSettings, dates
-from attent.tasks.dates.generated import generated_name, held_out_digest, regenerate
+from attent.tasks.dates.generated import held_out_digest, regenerate
 from attent.tasks.evaluation import (
-    INTERVAL,
     Evaluation,
     Results,
     Say,
     readable_examples,
     result_lines,
-    without_intervals,
 )
 from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
 from attent.tasks.translation.evaluation import (
     BleuJudge,
     LossJudge,
     bleu,
-    bleu_interval,
     bleu_tokenizer,
     chrf,
     evaluate_generated,
@@ -41,7 +38,7 @@ from attent.tasks.translation.translator import Translator, load
 from attent.text import corpus as files
 from attent.text.batches import BatchSize, Bitext
 from attent.text.corpus import encode_pairs, learn_tokenizers, pair_corpus
-from attent.text.disk_texts import DiskBitext, TemporaryFolder, save_bitext
+from attent.text.disk_texts import DiskBitext
 from attent.text.readers import TextPair, chunks, read_with_references, split_pair
 from attent.text.settings import TextSettings, limit_length
 from attent.text.text import Pair, ReadReport
@@ -56,8 +53,6 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 # Decoding takes time: validation translates at most this many pairs, but computes the loss on all. Fewer pairs give a
 # noisy BLEU: with 200 captions, it varies by 1.5 points between validations.
 MAX_TRANSLATED = 1000
-# With fewer pairs, BLEU is unreliable and is reported with its interval.
-RELIABLE = 200
 # Pairs scored at once: enough to sort them by length, few enough to see results soon.
 SCORED_LINES = 2048
 # Training pairs from which the spacing is estimated.
@@ -78,12 +73,15 @@ class DatesCorpus:
         kinds: kinds of the source and target tokenizers.
         spacing: spacing of the training sources, see `attent.text.units`; None if irrelevant.
         translated: number of validation pairs to translate each time, evenly spaced.
+        folder: the folder of the encoded pairs; None if there is none.
     """
+
+    folder: Path | None = None
 
     def __init__(self, settings: DatesSettings) -> None:
         corpus = dates(settings)
         self.table = {"dates": settings.model_dump(mode="json")}
-        self._train, self._folders = corpus.train, list[TemporaryFolder]()
+        self._train = corpus.train
         self.validation, self.held_out, self.translated = corpus.validation, corpus.held_out, len(corpus.validation)
         self.kinds = {"source": "char", "target": "char"}
         self.spacing = None
@@ -91,12 +89,6 @@ class DatesCorpus:
     def report(self) -> list[str]:
         """Return report lines on the data read."""
         return []
-
-    def share(self, examples: Bitext) -> Path:
-        """Save `encode`'s result to a folder that lives as long as the corpus."""
-        self._folders.append(TemporaryFolder())
-        save_bitext(examples, self._folders[-1].path / files.INDEX)
-        return self._folders[-1].path
 
     def fitting_validation(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
         """Return the validation pairs within the limits on source and target tokens, and report the others."""
@@ -118,10 +110,6 @@ class DatesCorpus:
         """Return scores by name."""
         return {"exact match": exact_match(translations, references)}
 
-    def intervals(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Return no intervals, since exact match has none."""
-        return {}
-
 
 class TextFilesCorpus:
     """Pairs of text from files; attributes and methods as in `DatesCorpus`."""
@@ -130,7 +118,9 @@ class TextFilesCorpus:
         corpus = pair_corpus(settings)
         self.table = {"text": settings.model_dump(mode="json")}
         self._settings, self._text = settings, corpus
-        self._reports, self._folder, self._lines = corpus.reports, corpus.folder, corpus.validation.line_numbers
+        self._reports, self._lines = corpus.reports, corpus.validation.line_numbers
+        # lives as long as the corpus
+        self._folder, self.folder = corpus.folder, corpus.folder.path
         self._replay = corpus.replay
         # a small validation set is held in memory, so that the corpus can be freed once it is encoded
         self.validation = list(corpus.validation) if len(corpus.validation) <= MAX_IN_MEMORY else corpus.validation
@@ -142,10 +132,6 @@ class TextFilesCorpus:
         """Return report lines on the data read."""
         reports = self._reports if self._replay is None else (*self._reports, self._replay)
         return [line for report in reports for line in report.summary()]
-
-    def share(self, examples: Bitext) -> Path:
-        """Save `encode`'s result to a folder that lives as long as the corpus."""
-        return self._folder.path
 
     def fitting_validation(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
         """Return the validation pairs within the limits on source and target tokens, and report the others."""
@@ -172,14 +158,6 @@ class TextFilesCorpus:
             "exact match": exact_match(translations, references),
             "chrF2": chrf(translations, references).score,
             "BLEU": bleu(translations, references, bleu_tokenizer(self._settings.target_language)).score,
-        }
-
-    def intervals(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Return half the width of BLEU's 95 % interval, by name, if there are few pairs."""
-        if len(references) >= RELIABLE:
-            return {}
-        return {
-            f"BLEU{INTERVAL}": bleu_interval(translations, references, bleu_tokenizer(self._settings.target_language))
         }
 
 
@@ -239,7 +217,7 @@ class TranslationTask(Task[ParallelCorpus]):
         return TranslationEvaluator(Translator(model, source, target), corpus, size)
 
     def required_options(self, config: RunConfig) -> str:
-        return "--source FILE --target FILE" if generated_name(config.corpus) is None else ""
+        return "--source FILE --target FILE" if "dates" not in config.corpus else ""
 
     def evaluate(
         self,
@@ -292,7 +270,7 @@ class TranslationTask(Task[ParallelCorpus]):
             sizes = [f"{len(pairs)} pairs of {name}" for name, pairs in corpus.held_out.items()]
             say(f"translating {' and '.join(sizes)}")
             results = evaluate_generated(translator, corpus.held_out, search)
-        return Evaluation(without_intervals(results), result_lines(results))
+        return Evaluation(results, result_lines(results))
 
     def judge(
         self,
@@ -371,7 +349,7 @@ class TranslationEvaluator(Evaluator):
         # BOS takes a position too
         limits = (inf if longest_source is None else longest_source, inf if longest is None else longest - 1)
         validation = corpus.fitting_validation((translator.source_tokenizer, translator.target_tokenizer), limits)
-        self.rows, self._intervals = len(validation), dict[str, float]()
+        self.rows = len(validation)
         self._validation = Bitext(validation, translator.source_tokenizer, translator.target_tokenizer)
         count = min(corpus.translated, len(validation))
         self._translated = [validation[number * len(validation) // count] for number in range(count)]
@@ -384,9 +362,7 @@ class TranslationEvaluator(Evaluator):
         for line in sample_lines(pairs, translations):
             say(line)
         loss = mean_loss(self._translator.model, self._validation, self._size)
-        references = [pair.target for pair in pairs]
-        self._intervals = self._corpus.intervals(translations, references)
-        return {"loss": loss} | self._corpus.measure(translations, references)
+        return {"loss": loss} | self._corpus.measure(translations, [pair.target for pair in pairs])
 
     def results(self, last: Mapping[str, float]) -> Results:
         validation = {
@@ -394,7 +370,6 @@ class TranslationEvaluator(Evaluator):
                 "pairs": len(self._validation),
                 "translated": len(self._translated),
                 **last,
-                **self._intervals,
             }
         }
         return evaluate_generated(self._translator, self._corpus.held_out, self.search) or validation

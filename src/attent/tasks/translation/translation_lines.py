@@ -65,11 +65,8 @@ class LineTranslator:
 
     Attributes:
         is_empty: whether there have been no lines.
-        end: the text that follows each translation.
         repetitive: the numbers, from 1, of the lines whose translations repeat themselves.
     """
-
-    end = "\n"
 
     def __init__(
         self,

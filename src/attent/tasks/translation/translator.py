@@ -16,15 +16,13 @@ from attent.errors import ArgumentError
 from attent.models.model import EncoderDecoder, Memory
 from attent.runs.config import DType
 from attent.runs.folder import Run
-from attent.runs.packed import use_dtype
 from attent.search.constraints import Constraints
 from attent.search.score import BATCH as SCORED
 from attent.search.score import PairScore, score_pairs
 from attent.search.search import Hypothesis, SourceText, TokenSampler, search, uniforms
 from attent.search.settings import SearchSettings
 from attent.tasks.dates.generated import InputCheck, input_check
-from attent.tasks.from_run import FromRun
-from attent.tasks.task import task_of
+from attent.tasks.from_run import FromRun, load_tool
 from attent.tasks.translation.engine import Engine
 from attent.text.batches import KEY_MULTIPLE, BatchSize, Sequences
 from attent.text.text import Pair
@@ -306,16 +304,9 @@ def load(
         ArgumentError: this machine cannot compute the model with this weight type.
         RunError: the folder is missing, damaged, or written by a newer version, or has another task.
     """
-    run = task_of("translate").read(path, trust_code=trust_code)
-    translator = of_run(run, device)
-    use_dtype(path, run, device, dtype)
-    return translator
+    return load_tool(path, "translate", of_run, device, trust_code=trust_code, dtype=dtype)
 
 
-def of_run(run: Run, device: torch.device | str = "cpu") -> Translator:
+def of_run(run: Run) -> Translator:
     """Return the translator of a run that was read."""
-    translator = Translator(
-        run.model.to(device), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus)
-    )
-    translator.config = run.config
-    return translator
+    return Translator(run.model, run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))
