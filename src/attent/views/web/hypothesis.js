@@ -31,7 +31,7 @@ export class Hypothesis {
     const place = this.steps.length;
     this.steps.push(step);
     const button = element("button", {
-      type: "button", "aria-expanded": "false", title: chance(step.said.probability),
+      type: "button", "aria-expanded": "false", tabindex: place ? -1 : 0, title: chance(step.said.probability),
       on: { click: () => this.open(place), pointerenter: () => this.point(place, "over"), focus: () => this.point(place, "choose") },
     }, element("bdi", { text: visible(step.said.piece) }));
     // against what was written before a token was replaced
@@ -52,7 +52,10 @@ export class Hypothesis {
 
   /** Mark the token whose weights are shown. */
   select(place) {
-    [...this.list.children].forEach((item, which) => item.classList.toggle("shown", which === place));
+    [...this.list.children].forEach((item, which) => {
+      item.classList.toggle("shown", which === place);
+      item.firstChild.tabIndex = which === place ? 0 : -1;
+    });
   }
 
   key(event) {
