@@ -1,13 +1,14 @@
 // The source of a page that has all its numbers inside: see the note of each group for what was pooled or rounded.
 
 import { cut, mean, pooled } from "./pooling.js";
+import { plainTexts } from "./words.js";
 import { halves, shares, unpacked } from "./unpacked.js";
 
 const TILE = 256;
 
 export class EmbeddedSource {
   constructor() {
-    this.scene = JSON.parse(document.getElementById("scene").textContent);
+    this.scene = plainTexts(JSON.parse(document.getElementById("scene").textContent));
     this.found = new Map();
   }
 

@@ -7,7 +7,7 @@ import { Links } from "./links.js";
 import { isAnotherMap, latest } from "./state.js";
 import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
-import { direction, fenced, largest, short, visible } from "./words.js";
+import { areWords, direction, fenced, largest, plain, short, visible } from "./words.js";
 
 // Where tokens come from one by one, what they are called together, and the group of maps that is shown between both texts.
 const STREAMS = {
@@ -126,7 +126,8 @@ export class Run {
     for await (const event of this.server.events(path, { run: this.which, text, beam, prefix, more, where, off: this.switches.off }, signal)) {
       if (signal.aborted) return null;
       if (event.kind === "start") {
-        this.source = event.source;
+        this.areWords = areWords(event.source);
+        this.source = plain(event.source);
         this.unknown = event.unknown;
         this.stop.hidden = false;
         this.former(this.root);
@@ -135,7 +136,7 @@ export class Run {
         this.shade(null);
         for (const part of [this.said, this.readout]) part.replaceChildren();
       } else if (event.kind === "token") {
-        this.written.add(event);
+        this.written.add(this.areWords ? withoutSpaces(event) : event);
         this.say("writing …");
         this.shadeBy(this.written.steps.length - 1);
       } else if (event.kind === "scene") this.see(event.scene);
@@ -264,6 +265,12 @@ export class Run {
     this.status.replaceChildren(...[said].flat());
     this.status.classList.toggle("wrong", wrong);
   }
+}
+
+/** A step whose pieces are whole words, without the space before each. */
+function withoutSpaces(step) {
+  const bare = (candidate) => ({ ...candidate, piece: candidate.piece.replace(/^ (?=.)/u, "") });
+  return { ...step, said: bare(step.said), best: step.best.map(bare) };
 }
 
 /** Texts with commas between them, each of which may run the other way. */

@@ -1,6 +1,7 @@
 // The source of a view whose numbers a server computes when they are asked for.
 
 import { Connection } from "./connection.js";
+import { plainTexts } from "./words.js";
 
 const PART = "X-Attent-Part";
 
@@ -16,7 +17,7 @@ export class ServerSource {
   constructor(server, number, scene) {
     this.server = server;
     this.number = number;
-    this.scene = scene;
+    this.scene = plainTexts(scene);
     this.kept = new Map();
   }
 

@@ -19,6 +19,23 @@ export function visible(label) {
   return /^\p{M}/u.test(shown) ? `◌${shown}` : shown;
 }
 
+/** Whether every label with letters is a whole word, with a space before it. */
+export function areWords(labels) {
+  const written = labels.filter((label) => /\p{L}/u.test(label) && !/^[<[].*[>\]]$/.test(label));
+  return written.length > 0 && written.every((label) => label.startsWith(" "));
+}
+
+/** Labels of whole words without the space before each. */
+export function plain(labels) {
+  return areWords(labels) ? labels.map((label) => label.replace(/^ (?=.)/u, "")) : labels;
+}
+
+/** The texts of a scene, of whole words without spaces. */
+export function plainTexts(scene) {
+  for (const text of Object.values(scene.texts)) text.labels = plain(text.labels);
+  return scene;
+}
+
 /** Which way labels are read one after another, as a scene's texts are: the way of most of those that have letters. */
 export function direction(labels) {
   const written = labels.filter((label) => /\p{L}/u.test(label));
@@ -69,11 +86,12 @@ export function short(value) {
   return value < 0 ? `−${text}` : text;
 }
 
-/** The largest of some values with their places, the largest first; what is not known is left out. */
+/** The largest of some values with their places, the largest first; what is not known, or below a hundredth of the largest, is left out. */
 export function largest(values, count) {
   const places = [];
   values.forEach((value, place) => { if (!Number.isNaN(value) && value !== 0) places.push(place); });
-  return places.sort((one, other) => Math.abs(values[other]) - Math.abs(values[one])).slice(0, count);
+  places.sort((one, other) => Math.abs(values[other]) - Math.abs(values[one]));
+  return places.slice(0, count).filter((place) => Math.abs(values[place]) * 100 >= Math.abs(values[places[0]]));
 }
 
 /** A text fenced in, so that what runs the other way leaves what stands around it in place. */

@@ -37,7 +37,7 @@ export class Zoom {
     listen(this);
     state.follow((values, changed) => {
       if (isAnotherMap(changed)) this.open(changed.has("group"));
-      else if (changed.has("place") && values.side === "row") this.go([values.place, this.cell[1]]);
+      else if (changed.has("place") && values.side === "row") this.follow(values);
       else this.draw();
     });
     new ResizeObserver(() => { if (this.node.clientWidth !== this.width) this.resized(); }).observe(this.node);
@@ -99,6 +99,15 @@ export class Zoom {
   at(x, y) {
     const [row, column] = this.scale.cell(x, y);
     return row < 0 || column < 0 || row >= this.pyramid.height || column >= this.pyramid.width ? null : [row, column];
+  }
+
+  /** Speak of the strongest weight of the row that is selected. */
+  follow({ group, layer, head, place }) {
+    this.go([place, this.cell[1]]);
+    this.source.row(group, layer, head, place).then(({ values }) => {
+      const top = topOf(values);
+      if (this.pyramid && this.state.values.place === place && top) this.go([place, values.findIndex((value) => Math.abs(value) === top)]);
+    }, () => {});
   }
 
   /** Speak of the cell of these places, and move the map where it is not seen. */
