@@ -1,10 +1,8 @@
-"""Rendering of walks as text, in aligned tables no wider than the terminal, and as HTML for notebooks.
-
-The HTML has no script, style sheet or id, so that a page can hold any number of walks.
-"""
+"""Rendering of walks as text, in aligned tables no wider than the terminal, and as a page."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -14,6 +12,7 @@ from html import escape
 from torch import Tensor
 
 from attent.views.labels import cut, legend, pad, visible, width
+from attent.views.pages.page import Page, fill, web_file
 from attent.views.panel import panel
 from attent.views.step import WalkStep
 from attent.views.terminal import heat_map
@@ -22,19 +21,15 @@ INDENT = "   "
 # Maximum number of blocks into which a matrix wider than a line is split.
 MAX_BLOCKS = 3
 MAX_LABEL = 12
+# Digits after the decimal point on a page.
+DIGITS = 6
 # A table with more rows than MAX_ROWS shows the first ones and the last LAST_ROWS.
 MAX_ROWS, LAST_ROWS = 16, 3
-# Maximum number of rows and columns of an HTML table.
-MAX_HTML = 64
-CELL_STYLE = "padding:1px 6px;text-align:right;border:none;font-variant-numeric:tabular-nums"
-MATRIX_DIV = '<div style="margin-right:2em">'
-# Steps whose cells are shaded by value.
-SHADED = ("weights", "dropped", "probabilities")
 
 
 @dataclass(frozen=True)
 class Walk:
-    """All steps of one attention; `print` shows them as text, a notebook as tables.
+    """All steps of one attention; `print` shows them as text, a notebook as a page in a frame.
 
     Args:
         title: the name of the attention.
@@ -74,7 +69,7 @@ class Walk:
             if step.name == "X" and self.parameters:
                 lines += [
                     "",
-                    f"{INDENT}The matrices, random here, learnt in a model:",
+                    f"{INDENT}The matrices, {next(iter(self.parameters.values())).meaning}:",
                     "",
                     *_side_by_side(self.parameters, columns),
                 ]
@@ -96,31 +91,39 @@ class Walk:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return self.html()
+        return walk_page(self)._repr_html_()
 
-    def html(self, *, limit: int | None = MAX_HTML, digits: int = 2) -> str:
-        """Return the walk as HTML.
 
-        Tables have at most `limit` rows and columns (all if None), and `digits` digits after the decimal point.
-        """
-        form = limit, digits
-        sections = [
-            _html_section(number, step, self.head, form) for number, step in enumerate(self.steps.values(), start=1)
-        ]
-        if self.parameters:
-            tables = "".join(
-                f"{MATRIX_DIV}{escape(name)}{_html_tables(step, self.head, form)}</div>"
-                for name, step in self.parameters.items()
-            )
-            after_given = 1 + list(self.steps).index("X")
-            sections[after_given:after_given] = [
-                (
-                    "<p>The matrices, random here, learnt in a model:</p><div "
-                    f'style="display:flex;flex-wrap:wrap">{tables}</div>'
-                )
-            ]
-        heading = f'<div style="font-weight:bold" dir="auto">{escape(self.title)}</div><div>{escape(self.parts)}</div>'
-        return f'<div style="font-family:sans-serif;line-height:1.4">{heading}{"".join(sections)}</div>'
+def walk_page(walk: Walk) -> Page:
+    """Build a page of a walk: a row of matrices that reads like the equation, with every row and column.
+
+    The chosen word's row is highlighted in every matrix, and the number in focus is written out as a sum.
+
+    Args:
+        walk: the walk of a text or a run, as `attent.walk` returns it.
+    """
+    steps = [
+        {
+            **{name: getattr(step, name) for name in ("name", "equation", "axes", "shape", "cells")},
+            "meaning": step.meaning + " Of the first query; rows are the keys." * (step.values.dim() > 4),
+            "rows": [*map(visible, step.rows)],
+            "columns": [*map(visible, step.columns)],
+            "heads": [
+                [[round(value, DIGITS) for value in row] for row in matrix.tolist()]
+                for _, matrix, _ in matrices(step, None)
+            ],
+        }
+        for step in (*walk.steps.values(), *walk.parameters.values())
+    ]
+    data = {"title": walk.title, "parts": walk.parts, "head": walk.head or 0, "steps": steps}
+    parts = {
+        # prevents words from closing the element around the numbers
+        "walk": json.dumps(data).replace("<", "\\u003c"),
+        "script": web_file("walk.js"),
+        "title": escape(walk.title),
+        "style": web_file("tokens.css") + web_file("walk.css"),
+    }
+    return fill("walk.html", parts)
 
 
 def matrices(step: WalkStep, head: int | None) -> list[tuple[str, Tensor, Tensor | None]]:
@@ -243,44 +246,3 @@ def _side_by_side(parameters: Mapping[str, WalkStep], columns: int) -> list[str]
         ).rstrip()
         for lines in zip(*blocks, strict=True)
     ]
-
-
-def _html_section(number: int, step: WalkStep, head: int | None, form: tuple[int | None, int]) -> str:
-    shape = f'<span style="opacity:0.6">{escape(step.axes)} = {step.shape}</span>'
-    example = f'<p style="margin:2px 0">For example <code>{escape(step.example)}</code></p>' if step.example else ""
-    return (
-        '<details open style="margin:8px 0">'
-        f'<summary>{number}&ensp;<code>{escape(step.equation)}</code>&ensp;{shape}</summary><p style="margin:2px '
-        f'0">{escape(step.meaning)}</p>{example}{_html_tables(step, head, form)}</details>'
-    )
-
-
-def _html_tables(step: WalkStep, head: int | None, form: tuple[int | None, int]) -> str:
-    tables = (
-        f"{MATRIX_DIV}{escape(name)}{_html_table(step, matrix, sums, *form)}</div>"
-        for name, matrix, sums in matrices(step, head)
-    )
-    return f'<div style="display:flex;flex-wrap:wrap">{"".join(tables)}</div>'
-
-
-def _html_table(step: WalkStep, matrix: Tensor, sums: Tensor | None, limit: int | None, digits: int) -> str:
-    headings = ["", *map(visible, step.columns[:limit]), *([] if sums is None else ["Σ"])]
-    lines = [f"<tr>{''.join(_html_cell(heading, 'th') for heading in headings)}</tr>"]
-    for number, (label, row) in enumerate(zip(step.rows[:limit], matrix.tolist(), strict=False)):
-        texts = [format_number(value, digits) for value in row[:limit]]
-        if step.cells:
-            texts = [f"{visible(word)} {text}" for word, text in zip(step.cells[number], texts, strict=False)]
-        shades = row[:limit] if step.name in SHADED else [0.0] * len(texts)
-        cells = "".join(_html_cell(text, shade=shade) for text, shade in zip(texts, shades, strict=True))
-        total = "" if sums is None else _html_cell(format_number(sums[number].item(), 3))
-        lines.append(f"<tr>{_html_cell(visible(label), 'th')}{cells}{total}</tr>")
-    is_cut = limit is not None and max(len(step.rows), len(step.columns)) > limit
-    note = f"<div>(the first {limit} rows and columns)</div>" if is_cut else ""
-    source = f'data-step="{escape(step.name)}" data-axes="{escape(step.axes.strip("()"))}"'
-    return f'<table {source} style="border-collapse:collapse;width:auto">{"".join(lines)}</table>{note}'
-
-
-def _html_cell(text: str, tag: str = "td", shade: float = 0.0) -> str:
-    # at most 70 % opaque: the number stays legible on white and on black
-    background = f";background:rgba(31,119,180,{min(abs(shade), 1.0) * 0.7:.2f})" if shade else ""
-    return f'<{tag} dir="auto" style="{CELL_STYLE}{background}">{escape(text)}</{tag}>'

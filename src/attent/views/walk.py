@@ -6,10 +6,15 @@ import hashlib
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attent import registry
 from attent.attention.base import Mask, Normalizer, Position, Score
@@ -26,8 +31,18 @@ from attent.views.panel import READING, choose, kind_of
 from attent.views.render_walk import Walk
 from attent.views.step import WalkStep, features, name_of
 from attent.views.step import vectors as vector_step
-from attent.views.trace import AttentionTrace, ForwardPass, LayerTrace, feed_forward_steps, parts_of, residual_steps
+from attent.views.trace import (
+    AttentionTrace,
+    ForwardPass,
+    LayerTrace,
+    feed_forward_steps,
+    output_steps,
+    parts_of,
+    residual_steps,
+)
 
+# The small trained model, and the key of its vector for unknown words.
+WORD_MODEL, UNKNOWN = "word_model.npz", ""
 # Default width of a word's vector, small enough to follow by hand.
 WIDTH = 4
 # Ratio of the feed-forward network's width to the model's; it is four in real models.
@@ -75,18 +90,19 @@ def walk(
     heads: int = 1,
     normalizer: str | Normalizer = "softmax",
     mask: str | Mask | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     width: int | None = None,
     position: str | Position | None = None,
     cross: str | None = None,
     vectors: Vectors | None = None,
     whole: bool = False,
 ) -> Walk:
-    """Walk through the self-attention of a sentence, with made-up numbers that are few enough to follow.
+    """Walk through the self-attention of a sentence, with numbers that are few enough to follow.
 
-    Words are separated by spaces, and punctuation from words. The vector of a word is random, but always the same for
-    the same word; the matrices are random and depend on the seed. The results are those of
-    `attent.attention.reference`.
+    Words are separated by spaces, and punctuation from words. The numbers are those of a small trained model, which
+    gives each word its French form (docs/walk.md). With a seed, or a part that it was not trained with,
+    they are made up: the vector of a word is random, but always the same for the same word, and the matrices depend on
+    the seed. The results are those of `attent.attention.reference`.
 
     Args:
         text: the sentence.
@@ -95,14 +111,14 @@ def walk(
         heads: the number of heads, which share the width; with several, W_O is applied to their outputs.
         normalizer: the name of a normalizer, or a Normalizer.
         mask: "causal", "window:2", "window:4,0 & prefix:3" and the like, or a Mask.
-        seed: the seed of the random matrices.
-        width: the width of a word's vector; by default 4, or that of the word vectors.
+        seed: the seed of random matrices, by default 0; if given, nothing is trained.
+        width: the width of a random word's vector; by default 4, or that of the word vectors.
         position: "sinusoidal" or "learned", added to the words; or "rotary", "alibi", "relative_bias" or a Position,
             inside attention.
         cross: a second text, whose words are keys and values: cross-attention.
         vectors: word vectors to use instead of made-up ones, see `attent.text.word_vectors.read`.
         whole: whether to continue through the rest of a Transformer layer: residual connections, layer normalization,
-            feed-forward network.
+            feed-forward network; with the trained model, up to the words' French forms.
 
     Raises:
         ArgumentError: there is no word, heads do not divide the width, there is no scale to leave out, a word has no
@@ -112,20 +128,86 @@ def walk(
     words, memory_words = (split_words(sentence or "") for sentence in (text, cross))
     refuse(
         (not words or (cross is not None and not memory_words), "a walk needs a text of at least one word"),
-        (not 0 <= seed < 2**63, f"seed must be a whole number from 0 to 2^63 - 1, got {seed}"),
+        (not 0 <= (seed or 0) < 2**63, f"seed must be a whole number from 0 to 2^63 - 1, got {seed}"),
     )
+    is_plain = (seed, score, heads, width, position, cross, vectors) == (None, "scaled_dot", 1, None, None, None, None)
+    model, note = word_model_for(words) if is_plain else (None, "")
+    vectors, position = (vectors, position) if model is None else (model, "sinusoidal")
     width = _checked_width(width, heads, vectors)
     mask = mask_of(mask) if isinstance(mask, str) else mask
     score = score if scale else _without_scale(score)
-    positions = max(len(words), len(memory_words))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        layer = _RandomLayer(width, heads, score, normalizer, position, positions, whole=whole)
-    parts = [parts_of(layer.attention), f"mask {_mask_name(mask)}", _position_name(position), f"seed {seed}"]
+        torch.manual_seed(seed or 0)
+        layer = _Layer(
+            width, heads, score, normalizer, position, max(len(words), len(memory_words)), model, whole=whole
+        )
+    parts = filter(
+        None,
+        (
+            parts_of(layer.attention),
+            f"mask {_mask_name(mask)}",
+            _position_name(position),
+            "trained" if model else f"seed {seed or 0}",
+        ),
+    )
     title = f"{'Self' if cross is None else 'Cross'}-attention, step by step: {' '.join(words)}"
     title = " → ".join(filter(None, (title, " ".join(memory_words))))
     steps = layer.steps(words, memory_words, vectors, mask)
-    return Walk(title, " · ".join(filter(None, parts)), layer.matrices(), steps)
+    return Walk(title, "\n".join(filter(None, (" · ".join(parts), note))), layer.matrices(), steps)
+
+
+@dataclass(frozen=True)
+class WordModel:
+    """A small trained model, which gives each English word its French form; scripts/train_word_model.py trains it.
+
+    It is one layer of a Transformer with one head. "the" is le, la or les, and "black" is noir, noire, noirs or noires,
+    so the attention has to find the word that decides: the noun of an adjective, the subject of a verb. Word vectors
+    are looked up as in `attent.text.word_vectors.WordVectors`.
+
+    Args:
+        width: the width E of a word's vector.
+        words: the index of each known word's vector, in lower case.
+        forms: the French forms.
+        tensors: the weights by name; "embeddings" (words, E), "logits.weight" (forms, E).
+    """
+
+    width: int
+    words: dict[str, int]
+    forms: list[str]
+    tensors: dict[str, Tensor]
+    report: None = None
+
+    def __contains__(self, word: object) -> bool:
+        return True
+
+    def __getitem__(self, word: str, /) -> Tensor:
+        return self.tensors["embeddings"][self.words.get(word.lower(), self.words[UNKNOWN])]
+
+    def output_steps(self, before: WalkStep) -> list[WalkStep]:
+        """Return the logits and probabilities of French forms, computed from the output of the layer."""
+        logits = F.linear(before.values, self.tensors["logits.weight"], self.tensors["logits.bias"])
+        return output_steps(before, logits, self.forms.__getitem__, None, "French forms")
+
+
+@cache
+def word_model() -> WordModel:
+    """Return the model that comes with the package."""
+    with files("attent.views").joinpath(WORD_MODEL).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        tensors = {name: torch.from_numpy(arrays[name]).float() for name in arrays if arrays[name].dtype.kind == "f"}
+        words = {word: index for index, word in enumerate(arrays["words"].tolist())}
+        return WordModel(tensors["embeddings"].shape[-1], words, arrays["forms"].tolist(), tensors)
+
+
+def word_model_for(words: Sequence[str]) -> tuple[WordModel | None, str]:
+    """Return the model, or None if it knows none of these words, and a line that says which ones it does not know."""
+    model = word_model()
+    unknown = [word for word in dict.fromkeys(words) if word.lower() not in model.words]
+    if len(unknown) == len(set(words)):
+        return None, "The trained model knows none of these words, so the numbers are random."
+    return (
+        model,
+        f"The trained model does not know {', '.join(unknown)}: one vector for every unknown word." if unknown else "",
+    )
 
 
 def split_words(text: str) -> tuple[str, ...]:
@@ -153,8 +235,11 @@ def _without_scale(score: str | Score) -> str:
     return "dot"
 
 
-class _RandomLayer(nn.Module):
-    """A random attention, with the positions added before it and, if `whole` is set, the rest of a layer."""
+class _Layer(nn.Module):
+    """An attention, with the positions added before it and, if `whole` is set, the rest of a layer.
+
+    Its numbers are random, or those of a trained model.
+    """
 
     def __init__(
         self,
@@ -164,6 +249,7 @@ class _RandomLayer(nn.Module):
         normalizer: str | Normalizer,
         position: str | Position | None,
         length: int,
+        model: WordModel | None,
         *,
         whole: bool,
     ) -> None:
@@ -173,6 +259,7 @@ class _RandomLayer(nn.Module):
             width,
             heads,
             bias=False,
+            key_head_width=None if model is None else len(model.tensors["attention.key_projection.weight"]),
             output=None,
             score=score,
             normalizer=normalizer,
@@ -180,12 +267,15 @@ class _RandomLayer(nn.Module):
         ).eval()
         _initialize(self.attention.query_projection, self.attention.key_projection, self.attention.value_projection)
         if heads > 1 or whole:
-            self.attention.output = nn.Linear(width, width, bias=False)
+            self.attention.output = nn.Linear(heads * self.attention.value_width, width, bias=False)
             _initialize(self.attention.output)
         self.feed_forward = FeedForward(width, WIDENING * width) if whole else None
         if self.feed_forward is not None:
             _initialize(self.feed_forward.widen, self.feed_forward.narrow)
         self.positions = None if added is None else added(width) if added is Sinusoidal else added(width, length)
+        self.model = model
+        if model is not None:
+            self.load_state_dict({name: model.tensors[name] for name in self.state_dict()})
 
     def steps(
         self, words: Sequence[str], memory_words: Sequence[str], vectors: Vectors | None, mask: Mask | None
@@ -203,6 +293,7 @@ class _RandomLayer(nn.Module):
             after = residual_steps(steps["X"], steps["result"], Residual(width, "post"))
             after += feed_forward_steps(after[-1], self.feed_forward)
             after += residual_steps(after[1], after[-1], Residual(width, "post"), "_ffn")
+            after += [] if self.model is None else self.model.output_steps(after[-1])
             steps |= {step.name: step for step in after}
         return steps
 
@@ -238,7 +329,7 @@ class _RandomLayer(nn.Module):
             name: WalkStep(
                 name,
                 name,
-                "Learnt in a trained model; here it is random.",
+                "random here, learnt in a model" if self.model is None else "learned in training",
                 "(rows, columns)",
                 matrix.detach(),
                 rows,

@@ -6,7 +6,7 @@ from attent.attention.masks import Prefix, Window
 from attent.tasks.fill_mask import fill_mask
 from attent.tasks.translation.translator import load
 from attent.text import word_vectors
-from attent.views.pages.page import walk_page
+from attent.views.render_walk import walk_page
 from attent.views.walk import walk, walk_run
 
 

@@ -26,7 +26,7 @@ ENDINGS = (".html", ".htm")
 
 @dataclass(frozen=True)
 class TextOptions:
-    """Options for a text without a run, with random matrices; the defaults are those of `attent.walk`."""
+    """Options for a text without a run; the defaults are those of `attent.walk`."""
 
     score: Annotated[str | None, Help("Text: name of the score; scaled_dot unless given.")] = None
     scale: Annotated[bool, Flag("--scale/--no-scale"), Help("Text: divide scores by √Dk.")] = True
@@ -40,8 +40,8 @@ class TextOptions:
     ] = None
     cross: Annotated[str | None, Help("Text: a second text for the first to attend to.", "TEXT")] = None
     vectors: Annotated[Path | None, Help("Text: file of word vectors (GloVe, word2vec, fastText).", "FILE")] = None
-    width: Annotated[int | None, Bound(1, 64), Help("Text: dimension of a word's vector; 4 unless given.")] = None
-    seed: Annotated[int | None, Bound(0, 2**63 - 1), Help("Text: seed of the matrices; 0 unless given.")] = None
+    width: Annotated[int | None, Bound(1, 64), Help("Text: width of random word vectors; 4 unless given.")] = None
+    seed: Annotated[int | None, Bound(0, 2**63 - 1), Help("Text: seed of random, not trained, numbers.")] = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def walk(
 ) -> None:
     """Walk through attention step by step, with equations, shapes and numbers labeled by the words.
 
-    With only a text, the numbers are random; with a run, they are the trained model's.
+    With a run, the numbers are those of its model. With only a text, they are those of a small trained model, or random
+    if a seed or another part of the formula is given.
     """
     whole, number = _layer(layer)
     of_run = {"layer": number, **asdict(run_options)}
@@ -87,7 +88,7 @@ def walk(
         result = _walk_text(arguments[0], text, whole=whole)
     write(result)
     if out is not None:
-        from attent.views.pages.page import walk_page
+        from attent.views.render_walk import walk_page
 
         say(f"written to {walk_page(result).save(out)}")
 

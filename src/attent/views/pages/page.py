@@ -1,4 +1,4 @@
-"""Attention and walks as a single HTML file that opens from disk and loads nothing else.
+"""Attention as a single HTML file that opens from disk and loads nothing else.
 
 The modules of views/web are bundled into one script, since browsers refuse imports between modules when a page is
 opened from disk. Each module becomes a function that runs once, in the order of imports. Supported are
@@ -22,15 +22,12 @@ from attent.errors import ArgumentError, AttentError
 from attent.views.build_scene import About, Weights, build_scene
 from attent.views.pages.budget import MEBIBYTE
 from attent.views.pages.payload import build_payload
-from attent.views.render_walk import CELL_STYLE, Walk
 from attent.views.scene import Picture, Scene
 
 # Default maximum size of a page, in MiB.
 SIZE = 8.0
 # Height of a page in a notebook, in pixels.
 HEIGHT = 760
-# Digits after the decimal point in a walk.
-DIGITS = 4
 ENDINGS = (".html", ".htm")
 # Bytes reserved for everything other than the numbers and the program.
 OVERHEAD = 2**12
@@ -139,24 +136,11 @@ def _page_of(scene: Scene, size: float) -> Page:
     # prevents tokens from closing the element around the description
     description = payload.description.replace("<", "\\u003c")
     parts = {"style": style, "packs": "\n".join(packs), "description": description, "script": script}
-    return _fill("page.html", parts | {"title": escape(scene.title or "attention")})
+    return fill("page.html", parts | {"title": escape(scene.title or "attention")})
 
 
-def walk_page(walk: Walk) -> Page:
-    """Build a page of a walk, with every row and column, to four digits.
-
-    Pointing at a number, or clicking to keep it, highlights the rows of its query and key in every table, and writes
-    out the sum behind a score Q·Kᵀ or an output.
-
-    Args:
-        walk: the walk of a text or a run, as `attent.walk` returns it.
-    """
-    cells = walk.html(limit=None, digits=DIGITS).replace(f' style="{CELL_STYLE}"', "").replace(f"{CELL_STYLE};", "")
-    parts = {"title": escape(walk.title), "style": web_file("walk.css"), "walk": cells, "script": web_file("walk.js")}
-    return _fill("walk.html", parts)
-
-
-def _fill(template: str, parts: Mapping[str, str]) -> Page:
+def fill(template: str, parts: Mapping[str, str]) -> Page:
+    """Return the page of a template in views/web, in which each {{name}} is replaced by a part."""
     html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web_file(template))
     # a truncated token may contain a lone surrogate, which cannot be encoded
     return Page(html.encode("utf-8", "replace").decode("utf-8"))
