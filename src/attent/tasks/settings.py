@@ -162,9 +162,9 @@ def read(path: Path | str) -> RunSettings:
     return parse(text, str(path))
 
 
-def demo() -> RunSettings:
-    """Return the settings of the demo, which come with the package."""
-    file = files("attent").joinpath("configs", "dates-demo.toml")
+def demo(name: str = "dates") -> RunSettings:
+    """Return the settings of a demo, "dates" or "words", which come with the package."""
+    file = files("attent").joinpath("configs", f"{name}-demo.toml")
     return parse(file.read_text(encoding="utf-8"), file.name)
 
 

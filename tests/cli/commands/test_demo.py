@@ -1,29 +1,32 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import attent as attent_package
 from attent.tasks import settings
+from attent.tasks.overrides import override
+from attent.tasks.phrases import corpus
 
 LAST_LINE = re.compile(r"exact match \d+\.\d % held-out dates, \d+\.\d % held-out combinations")
 
 
 @pytest.fixture(autouse=True)
 def small(settings_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The demo, with settings that take less than a second, and few dates.
+    """The demos, with settings that take less than a second, and few dates.
 
     A model that has learnt nothing answers at length.
     """
-    for name in ("DATES", "DRAWN"):
-        monkeypatch.setattr(f"attent.cli.commands.demo.{name}", ("fr | 3 mars 2026",))
-    monkeypatch.setattr(settings, "demo", lambda: settings.read(settings_file))
+    monkeypatch.setattr("attent.cli.commands.demo.DATES", ("fr | 3 mars 2026",))
+    parts = {"dates": settings.read(settings_file), "words": settings.demo("words")}
+    small_words = override(parts["words"], ["model.width=8", "model.feed_forward=8"], updates=2)
+    monkeypatch.setattr(settings, "demo", lambda name: small_words if name == "words" else parts["dates"])
 
 
-@pytest.mark.slow
 def test_the_demo_ends_in_what_it_has_reached(attent, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     out = tmp_path / "demo"
     done = attent("demo", "--out", out, "--date", "en | 5/6/1999", "--seed", 2)
     assert done.code == 0
@@ -31,24 +34,54 @@ def test_the_demo_ends_in_what_it_has_reached(attent, tmp_path: Path) -> None:
     assert any(line.startswith("en | 5/6/1999") and "→" in line for line in done.out)
     assert any("cross_attention" in line for line in done.out)
     assert f'  attent translate {out} "it | 3 marzo 2026"' in done.out
-    pictures = sorted((out / "pictures").iterdir())
-    assert len(pictures) == 2
-    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+    assert f"Every layer and head: {out / 'attention.html'}" in done.out
+    assert "fr | 3 mars 2026" in (out / "attention.html").read_text(encoding="utf-8")
 
 
-def test_its_own_folder_is_made_anew_without_pictures_where_matplotlib_is_missing(
+def test_the_demo_of_words(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = corpus.phrases(40, 4)
+    monkeypatch.setattr(corpus, "phrases", lambda: few)
+    monkeypatch.chdir(tmp_path)
+    done = attent("demo", "--words")
+    assert done.code == 0
+    assert re.fullmatch(r"exact match \d+\.\d % held-out subjects of verbs", done.out[-1])
+    folder = Path("runs") / "words-demo"
+    assert done.out[0].startswith("the black dog sings     →  ")
+    assert "the black dog sings" in (folder / "attention.html").read_text(encoding="utf-8")
+    assert f'  attent translate {folder} "the black dog sings"' in done.out
+    # its sentences remain, for attent evaluate
+    assert len((tmp_path / "runs" / "words-demo-data" / "train.tsv").read_text(encoding="utf-8").splitlines()) == 40
+    assert attent("evaluate", folder).code == 0
+    done = attent("demo", "--words", "--date", "3 mars")
+    assert done.code == 2 and "--date is for the demo of dates" in done.err[-1]
+
+
+def test_the_demo_of_words_trains_as_the_recipe_does() -> None:
+    shipped, recipe = (
+        tomllib.loads(path.read_text(encoding="utf-8"))
+        for path in (
+            Path(attent_package.__file__).parent / "configs" / "words-demo.toml",
+            Path(__file__).parents[3] / "configs" / "phrases.toml",
+        )
+    )
+    assert shipped == recipe
+
+
+@pytest.mark.slow
+def test_the_demo_of_words_translates_subjects_that_it_has_not_seen_with_a_verb(
     attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attent.errors import AttentError
+    monkeypatch.undo()
+    done = attent("demo", "--words", "--out", tmp_path / "demo")
+    assert any(re.fullmatch("the black dog sings +→  le chien noir chante", line) for line in done.out)
+    assert float(done.out[-1].split()[2]) > 90
 
-    def missing(*arguments: object) -> None:
-        raise AttentError("pictures need matplotlib")
 
+def test_its_own_folder_is_made_anew(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("attent.views.picture.picture", missing)
     for _ in range(2):
         done = attent("demo")
-        assert done.code == 0 and "no pictures: pictures need matplotlib" in done.err
+        assert done.code == 0
         assert LAST_LINE.fullmatch(done.out[-1])
     assert (tmp_path / "runs" / "dates-demo" / "config.json").is_file()
     done = attent("demo", "--out", Path("runs") / "dates-demo")
