@@ -100,9 +100,9 @@ def walk(
     """Walk through the self-attention of a sentence, with numbers that are few enough to follow.
 
     Words are separated by spaces, and punctuation from words. The numbers are those of a small trained model, which
-    gives each word its French form (docs/walk.md). With a seed, or a part that it was not trained with,
-    they are made up: the vector of a word is random, but always the same for the same word, and the matrices depend on
-    the seed. The results are those of `attent.attention.reference`.
+    gives each word its French form (docs/walk.md). With a seed, or a part that it was not trained with, they are made
+    up: the vector of a word is random, but always the same for the same word, and the matrices depend on the seed. The
+    results are those of `attent.attention.reference`.
 
     Args:
         text: the sentence.
@@ -141,19 +141,16 @@ def walk(
         layer = _Layer(
             width, heads, score, normalizer, position, max(len(words), len(memory_words)), model, whole=whole
         )
-    parts = filter(
-        None,
-        (
-            parts_of(layer.attention),
-            f"mask {_mask_name(mask)}",
-            _position_name(position),
-            "trained" if model else f"seed {seed or 0}",
-        ),
+    parts = (
+        parts_of(layer.attention),
+        f"mask {_mask_name(mask)}",
+        _position_name(position),
+        "trained" if model else f"seed {seed or 0}",
     )
     title = f"{'Self' if cross is None else 'Cross'}-attention, step by step: {' '.join(words)}"
     title = " → ".join(filter(None, (title, " ".join(memory_words))))
     steps = layer.steps(words, memory_words, vectors, mask)
-    return Walk(title, "\n".join(filter(None, (" · ".join(parts), note))), layer.matrices(), steps)
+    return Walk(title, "\n".join(filter(None, (" · ".join(filter(None, parts)), note))), layer.matrices(), steps)
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from attent.cli.options import AUTO, Device, device_of
+from attent.cli.options import AUTO, Given, Offer, device_of
 from attent.cli.output import say, use_color, write
 from attent.errors import refuse
 from attent.setting import Help
 
 OUT = {"dates": Path("runs") / "dates-demo", "words": Path("runs") / "words-demo"}
 PAGE = "attention.html"
+Training = Annotated[
+    Given[Any], Offer("attent.training.settings", "TrainingSettings", ("minutes", "seed", "device"), overrides=True)
+]
 # Spelled as in Unicode CLDR, with the narrow space before the Russian "г."
 DATES = (
     "fr | mardi 3 mars 2026",
@@ -30,14 +33,12 @@ SENTENCES = ("the black dog sings", "the cat sat on the mat")
 
 
 def demo(
+    training: Training,
     out: Annotated[
         Path | None, Help("Output folder; runs/dates-demo or runs/words-demo, which is replaced, unless given.")
     ] = None,
-    minutes: Annotated[float | None, Help("Training time in minutes; about two unless given.")] = None,
-    seed: Annotated[int | None, Help("Seed of the weights and of the order of the pairs.")] = None,
     date: Annotated[list[str] | None, Help('Date to translate, such as "fr | mardi 3 mars 2026"; repeatable.')] = None,
     words: Annotated[bool, Help("Train on English sentences and their French translations.")] = False,
-    device: Device = AUTO,
 ) -> None:
     """Train a Transformer on dates in fourteen languages, evaluate it, translate dates and show its attention.
 
@@ -56,8 +57,8 @@ def demo(
 
     refuse((words and date, "--date is for the demo of dates, without --words"))
     name = "words" if words else "dates"
-    run_settings = override(settings.demo(name), minutes=minutes, seed=seed, device=device)
-    torch_device, folder = device_of(device), out or OUT[name]
+    run_settings, folder = override(settings.demo(name), **training.values), out or OUT[name]
+    torch_device = device_of(training.values.get("device", AUTO))
     parts = phrases() if words else {}
     if words:
         data = folder.with_name(f"{folder.name}-data")
