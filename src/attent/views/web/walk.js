@@ -25,23 +25,21 @@ const all = (selector, within = MAIN) => [...within.querySelectorAll(selector)];
 const one = (selector) => MAIN.querySelector(selector);
 const ramp = () => getComputedStyle(MAIN).getPropertyValue("--ramp").trim().split(/\s+/);
 const nameOf = ({ name, equation }) => name === "weights" ? /= (\w+)/.exec(equation)[1] : equation.endsWith("= Q·Kᵀ") ? "Q·Kᵀ" : NAMES[name] || name;
+const number = (value, digits = 2) => value.toFixed(digits).replace(/^-(0\.0*)$/, "$1").replace("-", "−").replace("Infinity", "∞");
 /** The matrix of a step, of the chosen head if every head has its own. */
 const valuesOf = (step) => step.heads[Math.min(state.head, step.heads.length - 1)];
+/** A heading of a row or column; where the word is on the left edge of the row of steps, it is for screen readers alone. */
+const heading = (label, scope, role, isEdge = false) =>
+  element("th", { scope, dir: "auto", title: label, class: isEdge ? "edge" : role }, isEdge ? element("span", { class: "unseen" }, label) : label);
 /** The number of keys that a query may look at. */
 const allowed = (query) => steps.masked ? valuesOf(steps.masked)[query].filter((value) => value > -Infinity).length : keys.length;
-
-/** The place of a weight on the scale of weights, from 0 to 1. */
+/** The place of a weight on its scale, from 0 to 1. */
 const shareOf = (weight, query) => keys.length > KEYS ? (weight * allowed(query) - 1) / (FULL - 1) : Math.abs(weight);
 
 /** A text in which Q, K, V and weights have the colors of their roles. */
 function tinted(text) {
   const parts = text.split(/(\b(?:W_)?[QKV]\b|\bweights\b|\bsoftmax\b)/);
   return parts.map((part, place) => (place % 2 ? element("span", { class: ROLES[part.replace("W_", "")] }, part) : part));
-}
-
-function number(value, digits = 2) {
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "?" : value > 0 ? "∞" : "−∞";
-  return value.toFixed(digits).replace(/^-(0\.0*)$/, "$1").replace("-", "−");
 }
 
 /** What the rows (−2) or columns (−1) of a step are: "query", "key", or "" for features and the like. */
@@ -60,11 +58,6 @@ function shade(cell, share) {
   const light = rgb.map((part) => (part <= 10 ? part / 3294.6 : ((part / 255 + 0.055) / 1.055) ** 2.4));
   cell.style.background = `rgb(${rgb})`;
   cell.style.color = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.179 ? "#000" : "#fff";
-}
-
-/** A heading of a row or column; where the word is on the left edge of the row of steps, it is for screen readers alone. */
-function heading(label, scope, role, isEdge = false) {
-  return element("th", { scope, dir: "auto", title: label, class: isEdge ? "edge" : role }, isEdge ? element("span", { class: "unseen" }, label) : label);
 }
 
 /** A step as a table; in the row of steps, the values have the weights of the chosen query beside them. */
@@ -119,9 +112,8 @@ function madeOf(step, at, column) {
 function lead(weights) {
   const count = allowed(state.query), sum = weights.reduce((total, weight) => total + weight, 0), most = weights.indexOf(Math.max(...weights));
   const entropy = weights.reduce((total, weight) => total - (weight > 0 ? (weight / sum) * Math.log(weight / sum) : 0), 0);
-  const isUniform = count > 1 && entropy >= NEARLY * Math.log(count);
   return ["From ", word(queries[state.query], "query"),
-    ...(isUniform ? [`, the weights are nearly uniform: about 1/${count} each.`] : [", the largest weight goes to ", word(keys[most], "key"), `: ${number(weights[most])}.`])];
+    ...(count > 1 && entropy >= NEARLY * Math.log(count) ? [`, the weights are nearly uniform: about 1/${count} each.`] : [", the largest weight goes to ", word(keys[most], "key"), `: ${number(weights[most])}.`])];
 }
 
 /** Write the sum of the cell in focus, and light the rows and columns of its query and key everywhere. */
@@ -230,6 +222,7 @@ MAIN.addEventListener("click", ({ target }) => {
 MAIN.addEventListener("keydown", (event) => {
   if (event.target.matches("td") && event.key === "Enter") choose(event.target, true);
   const next = event.target.matches(CHOICES) && beside(event.target, event.key);
-  if (next) event.preventDefault();
-  if (next) next.focus();
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
 });
