@@ -31,10 +31,10 @@ from attent.tasks.phrases.grammar import DETERMINERS, NOUNS, VERBS, WORDS, Noun,
 
 FILE = Path(__file__).parents[1] / "src" / "attent" / "views" / "word_model.npz"
 WIDTH, HEAD_WIDTH, WIDENING = 16, 4, 2
-UPDATES, BATCH, LEARNING_RATE = 4000, 128, 1e-2
+UPDATES, BATCH, LEARNING_RATE = 6000, 128, 1e-2
 SENTENCES, HELD_OUT, LONGEST = 60_000, 2_000, 16
 # Factor of the mean squared score in the loss: weights are no sharper than the forms need.
-PENALTY = 0.003
+PENALTY = 0.001
 # In training, a word is unknown this often; and this often, verbs of a sentence have the ending of the other number, as
 # learners write them, so that the form of "sings" follows from its subject alone.
 UNKNOWN_SHARE, WRONG_SHARE = 0.02, 0.3

@@ -153,7 +153,7 @@ def walk(
     return Walk(title, "\n".join(filter(None, (" · ".join(filter(None, parts)), note))), layer.matrices(), steps)
 
 
-@dataclass(frozen=True)
+@dataclass
 class WordModel:
     """A small trained model, which gives each English word its French form; scripts/train_word_model.py trains it.
 
