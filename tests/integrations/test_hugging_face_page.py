@@ -61,7 +61,7 @@ def test_a_decoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     scene, written = run_block(models, "gpt2", "decoder", tmp_path, monkeypatch)
     group, norms = scene["groups"]
     assert norms["name"] == "self.norms"
-    assert (group["name"], group["height"], group["width"], group["about"]) == ("self", 8, 8, "the token read in")
+    assert (group["name"], group["height"], group["width"], group["about"]) == ("self", 8, 8, "the token")
     # what was written last was not read again
     assert scene["texts"]["tokens"]["labels"] == written[:-1]
 
@@ -71,7 +71,7 @@ def test_an_encoder_decoder(models: Any, tmp_path: Path, monkeypatch: pytest.Mon
     names = ["cross", "encoder", "decoder"]
     assert sorted(group["name"] for group in scene["groups"]) == sorted([*names, *(f"{name}.norms" for name in names)])
     cross, encoder, decoder = (group for name in names for group in scene["groups"] if group["name"] == name)
-    assert (cross["height"], cross["width"], cross["about"]) == (5, 4, "the token produced")
+    assert (cross["height"], cross["width"], cross["about"]) == (5, 4, "the token being written")
     assert scene["texts"][cross["rows"]]["labels"] == written[1:]
     assert scene["texts"][cross["columns"]]["labels"] == ["t5", "t9", "t3", "t7"]
     assert scene["texts"][decoder["columns"]]["labels"] == written[:-1]

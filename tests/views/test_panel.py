@@ -62,7 +62,7 @@ def test_panels_of_a_scene(translator) -> None:
     ((name, displayed),) = panels(scene).items()
     assert name == "decoder.layers.1.cross_attention"
     assert displayed.title == f"{name}, mean over 3 heads"
-    assert displayed.reading == "a row is about the token produced · columns: what is looked at"
+    assert displayed.reading == "a row is about the token being written · columns: what is looked at"
     assert (displayed.rows, displayed.columns) == (("x", "y", "</s>"), ("a", "b", "c"))
     torch.testing.assert_close(displayed.weights, maps[name].weights.dense()[0].mean(0))
     (single,) = panels(scene, "encoder", 0, 2).values()

@@ -3,10 +3,9 @@
 import { isUniform, linked, scaleOf, shade, share, topOf } from "./colours.js";
 import { choice, element, moreBelow, moved, ordered } from "./elements.js";
 import { Links } from "./links.js";
-import { saving } from "./save.js";
+import { label, saving } from "./save.js";
 import { combined, MOST, selected, written } from "./selection.js";
 import { isAnotherMap, latest, NONE } from "./state.js";
-import { sketchTokens, tokenTable } from "./tokens_file.js";
 import { fenced, largest, short, visible } from "./words.js";
 
 // Longer texts scroll, without links; no more than so many tokens stand on the page at a time.
@@ -36,7 +35,7 @@ export class Lines {
     this.combine = choice("several words:", [["sum", "their sum"], ["mean", "their mean"]], state.values.combine, (combine) => state.set({ combine }));
     this.further = element("div", {}, element("h3", { text: "Words" }), this.combine,
       element("p", { class: "about", text: "A click or Space selects a word, Ctrl (or a finger) adds one, Shift all up to one; Escape selects none." }),
-      saving("texts", source, state, () => sketchTokens(this), () => tokenTable(this)));
+      saving("texts", source, state, () => this.table()));
     for (const side of ["row", "column"]) this.listen(side);
     state.follow((values, changed) => {
       if (isAnotherMap(changed)) this.open(changed.has("group"));
@@ -247,6 +246,18 @@ export class Lines {
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
     const note = line.note ? ` (${line.note})` : "";
     this.readout.textContent = `${side === "row" ? "to" : "from"} ${most.join(" · ") || "nothing"}${known}${note}`;
+  }
+
+  /** The weights of what is selected, as rows of fields. */
+  table() {
+    const group = this.group();
+    const [rows, columns] = [group.rows, group.columns].map((name) => this.source.scene.texts[name].labels);
+    const { side, place, places, combine } = this.state.values;
+    if (side === null || !this.line) throw new Error("no word is selected");
+    const [theirs, labels] = side === "row" ? ["column", columns] : ["row", rows];
+    const chosen = `${side} ${written(places.length ? places : [place])}`;
+    const header = [theirs, `${theirs}_token`, places.length > 1 ? `${combine} of ${side}s ${written(places)}` : `weight of ${chosen}`];
+    return [header, ...Array.from(this.line.values, (value, other) => [other, label(labels[other]), value])];
   }
 }
 

@@ -1,31 +1,23 @@
-// What is shown, as files: a picture as SVG or PNG, and its numbers as CSV. They are made on the page; nothing is asked of anyone.
+// What is shown, as files: a matrix as PNG, and numbers as CSV. They are made on the page; nothing is asked of anyone.
 
-import { token } from "./colours.js";
-import { drawn, element } from "./elements.js";
+import { element } from "./elements.js";
 import { written } from "./selection.js";
-import { SvgContext } from "./svg_context.js";
 
-// Pixels of a PNG for each of the page's, and of its sides and the whole at most.
-const FINE = 2;
-const [SIDE, AREA] = [16_000, 2 ** 26];
 // Letters of a title in a name.
 const LETTERS = 60;
 
-/** Buttons that save a part of the view: `picture` returns an element of SVG, `table` rows of fields. */
-export function saving(part, source, state, picture, table) {
+/** Buttons that save a part of the view: `table` returns rows of fields; a canvas is saved as PNG. */
+export function saving(part, source, state, table, canvas = null) {
   const status = element("span", { role: "status" });
-  const made = {
-    PNG: async (title) => pixels(titled(picture(), title)),
-    SVG: async (title) => new Blob([text(titled(picture(), title))], { type: "image/svg+xml" }),
-    CSV: async () => new Blob([csv(table())], { type: "text/csv" }),
-  };
+  const made = { CSV: async () => new Blob([csv(table())], { type: "text/csv" }) };
+  if (canvas) made.PNG = () => pixels(canvas);
   const buttons = Object.entries(made).map(([kind, make]) => element("button", {
     type: "button", text: kind, "aria-label": `save the ${part} as ${kind}`,
     on: {
       click: async () => {
         try {
           const name = `${called(part, source.scene, state.values)}.${kind.toLowerCase()}`;
-          download(await make(name.slice(0, -4)), name);
+          download(await make(), name);
           status.textContent = `saved as ${name}`;
         } catch (error) {
           status.textContent = `not saved: ${error.message}`;
@@ -34,15 +26,6 @@ export function saving(part, source, state, picture, table) {
     },
   }));
   return element("div", { class: "save", role: "group", "aria-label": `save the ${part}` }, element("span", { text: "save as" }), ...buttons, status);
-}
-
-/** A drawing as an element of SVG, on the ground of the cards. */
-export function sketched(width, height, draw) {
-  const context = new SvgContext(Math.ceil(width), Math.ceil(height));
-  context.fillStyle = token("paper");
-  context.fillRect(0, 0, Math.ceil(width), Math.ceil(height));
-  draw(context);
-  return context.root;
 }
 
 /** The cells of some parts of a map {height, width, values, y, x}, of which each stands for step × step weights, as rows of fields. */
@@ -80,26 +63,7 @@ function called(part, scene, { group, layer, head, side, places, combine }) {
     .replace(/-+/g, "-").replace(/^-|-$/g, "");
 }
 
-function titled(picture, title) {
-  picture.prepend(drawn("title", { text: title }));
-  return picture;
-}
-
-function text(picture) {
-  return new XMLSerializer().serializeToString(picture);
-}
-
-async function pixels(picture) {
-  const [width, height] = ["width", "height"].map((side) => Number(picture.getAttribute(side)));
-  const ratio = Math.min(FINE, SIDE / Math.max(width, height), Math.sqrt(AREA / (width * height)));
-  const image = new Image();
-  const address = URL.createObjectURL(new Blob([text(picture)], { type: "image/svg+xml" }));
-  image.src = address;
-  await image.decode();
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  URL.revokeObjectURL(address);
+function pixels(canvas) {
   return new Promise((resolve, reject) => {
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large for this browser"))), "image/png");
   });

@@ -3,10 +3,10 @@
 import { remember } from "./address.js";
 import { choice, element } from "./elements.js";
 import { Grid } from "./grid.js";
-import { HeatMap } from "./heat_map.js";
 import { Lines } from "./lines.js";
 import { Picture } from "./picture.js";
 import { State } from "./state.js";
+import { Zoom } from "./zoom.js";
 
 // What can be shown of each pair, and what it is.
 const MEASURES = [["weights", "weights"], ["norms", "norms"], ["gradients", "gradient × weights"]];
@@ -17,11 +17,10 @@ const MEANING = {
 const MEMORY = "attent measure";
 
 /**
- * Put a view into an element; returns the state that all its parts share. Another component may draw its map, and it may begin with
- * another group, layer and head. With a signal it hears the page no longer: whoever puts another into its place sends that. `which` is its
+ * Put a view into an element; returns the state that all its parts share. It may begin with another group, layer and head. With a signal it hears the page no longer: whoever puts another into its place sends that. `which` is its
  * number among those of the page, by which the address knows it.
  */
-export function show(root, source, Map = HeatMap, begin = {}, signal = undefined, which = 0) {
+export function show(root, source, begin = {}, signal = undefined, which = 0) {
   const { scene } = source;
   const first = measured(scene, scene.groups[0].base, remembered());
   const state = new State({ group: first.name, layer: first.layers.length - 1, head: first.heads > 1 ? "mean" : 0, ...begin });
@@ -29,7 +28,7 @@ export function show(root, source, Map = HeatMap, begin = {}, signal = undefined
   const measures = element("div", { class: "options" });
   const about = element("p", { class: "about" });
   const notes = element("ul", { class: "notes" }, ...scene.notes.map((note) => element("li", { text: note })));
-  const [lines, map, grid] = [new Lines(source, state), new Map(source, state, signal), new Grid(source, state, signal)];
+  const [lines, map, grid] = [new Lines(source, state), new Zoom(source, state, signal), new Grid(source, state, signal)];
   const isOpen = Boolean(root.querySelector("details.further[open]"));
   const further = element("details", { class: "further", open: isOpen }, element("summary", { text: "More" }),
     measures, lines.further, map.further, grid.further, about, notes);

@@ -4,7 +4,6 @@ import { isAddressed, readAddress } from "./address.js";
 import { element } from "./elements.js";
 import { ServerSource } from "./server_source.js";
 import { show } from "./view.js";
-import { Zoom } from "./zoom.js";
 
 // Weights of a head of which the mean is not shown unasked.
 const LARGE = 2 ** 24;
@@ -21,7 +20,6 @@ export class Viewed {
     this.state = null;
     // what the view that is shown draws from
     this.source = null;
-    this.maps = [];
     this.turn = 0;
     this.ending = new AbortController();
   }
@@ -41,14 +39,6 @@ export class Viewed {
     if (turn !== this.turn) return;
     this.close();
     this.ending = new AbortController();
-    const maps = this.maps;
-    // the map of any size, in the place of the one that is drawn whole
-    const map = class extends Zoom {
-      constructor(...given) {
-        super(...given);
-        maps.push(this);
-      }
-    };
     Object.assign(source, { switches: this.switches, isTold: this.isTold });
     // who switches heads by the keyboard goes on where it was
     const focused = ["button.switch", ".head"].map((kind) => [kind, [...this.root.querySelectorAll(kind)].indexOf(document.activeElement)]).find(([, place]) => place >= 0);
@@ -56,7 +46,7 @@ export class Viewed {
     // once: what is chosen later goes on by itself, and a group that the address names may come with the next scene
     const asked = this.hasRead ? {} : readAddress(source, this.which);
     this.hasRead ||= Object.keys(asked).length > 0 || !isAddressed(this.which);
-    this.state = show(this.root, source, map, { ...begin(groups, this.state?.values), ...asked }, this.ending.signal, this.which);
+    this.state = show(this.root, source, { ...begin(groups, this.state?.values), ...asked }, this.ending.signal, this.which);
     this.source = source;
     this.root.dataset.title = source.scene.title;
     if (focused) this.root.querySelectorAll(focused[0])[focused[1]]?.focus({ preventScroll: true });
@@ -73,7 +63,6 @@ export class Viewed {
   close() {
     this.ending.abort();
     this.source = null;
-    for (const map of this.maps.splice(0)) map.close();
   }
 }
 

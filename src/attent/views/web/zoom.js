@@ -4,7 +4,7 @@
 import { legend, onScheme, painted, scaleOf, shade, share, topOf } from "./colours.js";
 import { choice, element, tick } from "./elements.js";
 import { Pyramid, SIDE } from "./pyramid.js";
-import { mapTable, saving, sketched } from "./save.js";
+import { mapTable, saving } from "./save.js";
 import { isAnotherMap } from "./state.js";
 import { fenced, number, ofHowMany } from "./words.js";
 import { Scale, spans } from "./zoom_scale.js";
@@ -26,12 +26,12 @@ export class Zoom {
     this.legend = element("div", { class: "legend" });
     this.options = element("div", { class: "options" });
     const button = (text, label, act) => element("button", { type: "button", text, "aria-label": label, on: { click: act } });
-    const buttons = element("div", { class: "zooming" }, button("+", "zoom in", () => this.zoom(2)), button("−", "zoom out", () => this.zoom(0.5)), button("all", "show all of the matrix", () => this.fit()));
+    this.buttons = element("div", { class: "zooming" }, button("+", "zoom in", () => this.zoom(2)), button("−", "zoom out", () => this.zoom(0.5)), button("all", "show all of the matrix", () => this.fit()));
     this.node = element("section", { class: "map zoom", "aria-label": "matrix" }, this.readout,
-      element("div", { class: "frame" }, this.canvas), element("div", { class: "under" }, this.legend, buttons), this.level);
+      element("div", { class: "frame" }, this.canvas), element("div", { class: "under" }, this.legend, this.buttons), this.level);
     this.further = element("div", {}, element("h3", { text: "Matrix" }), this.options,
       element("p", { class: "about", text: "Wheel, pinch or + and − zoom; dragging moves; arrow keys move the cell, with Shift the matrix; 0 shows all; Enter or a click selects the row." }),
-      saving("matrix", source, state, () => sketched(this.scale.wide, this.scale.high, (context) => this.sketch(context)), () => this.table()));
+      saving("matrix", source, state, () => this.table(), this.canvas));
     this.scale = new Scale();
     this.offer();
     listen(this);
@@ -42,6 +42,7 @@ export class Zoom {
     });
     new ResizeObserver(() => { if (this.node.clientWidth !== this.width) this.resized(); }).observe(this.node);
     onScheme(() => this.repaint(), signal);
+    signal?.addEventListener("abort", () => this.close());
   }
 
   get group() {
@@ -67,12 +68,14 @@ export class Zoom {
     this.scale.of(group.height, group.width, [longest(this.labels.rows), longest(this.labels.columns)]);
     if (fresh) this.cell = [0, 0];
     this.resized(fresh);
+    if (this.state.values.side === "row") this.follow(this.state.values);
   }
 
   resized(fresh = false) {
     this.width = this.node.clientWidth;
     this.scale.room(Math.max(this.width - 2, 200), TALLEST);
     if (fresh || !this.touched) this.scale.fit();
+    this.buttons.hidden = !this.scale.isLarge;
     this.draw();
   }
 
@@ -148,7 +151,7 @@ export class Zoom {
     [canvas.width, canvas.height] = [Math.round(scale.wide * ratio), Math.round(scale.high * ratio)];
     [canvas.style.width, canvas.style.height] = [`${scale.wide}px`, `${scale.high}px`];
     context.scale(ratio, ratio);
-    const level = scale.level(pyramid.top);
+    const level = Math.max(scale.level(pyramid.top), this.group.level ?? 0);
     const places = this.places(level);
     pyramid.want(places);
     const shown = places.map(([, y, x]) => [y, x, pyramid.get(level, y, x)]);
@@ -158,6 +161,7 @@ export class Zoom {
     this.shown = { level, tiles: shown };
     this.sketch(context);
     this.say(level, there, places);
+    if (pyramid.complete && canvas.dataset.complete !== "true") performance.mark("attention drawn");
     canvas.dataset.complete = String(pyramid.complete);
     canvas.dataset.level = String(level);
   }

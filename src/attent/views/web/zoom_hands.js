@@ -13,6 +13,8 @@ export function listen(zoom) {
     return [event.clientX - box.left, event.clientY - box.top];
   };
   canvas.addEventListener("wheel", (event) => {
+    // over a matrix that is seen as large as it can be, the page scrolls
+    if (!zoom.scale.isLarge) return;
     event.preventDefault();
     const pixels = event.deltaY * (event.deltaMode ? 20 : 1);
     zoom.zoom(Math.exp(-pixels * WHEEL), at(event));

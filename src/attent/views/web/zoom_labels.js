@@ -1,7 +1,7 @@
 // What stands around the cells of a zoomable map: tokens where there is room for them, else their numbers; and what is marked.
 
 import { token } from "./colours.js";
-import { short, trimmed, visible } from "./words.js";
+import { trimmed, visible } from "./words.js";
 import { spans } from "./zoom_scale.js";
 
 const LETTERS = 12;
@@ -23,13 +23,13 @@ export function drawLabels(context, style, scale, labels) {
     const [, y] = scale.point(row + (named ? 0.5 : 0), 0);
     context.fillText(named ? trimmed(context, labels.rows[row], scale.left - 8) : row.toLocaleString("en"), scale.left - 5, Math.max(y, scale.above + 6));
   }
-  context.textAlign = "left";
+  context.textAlign = scale.isFlat ? "center" : "left";
   for (let column = Math.ceil(columns[0] / step) * step; column < columns[1]; column += step) {
     const [x] = scale.point(0, column + (named ? 0.5 : 0));
     context.save();
-    context.translate(Math.max(x, scale.left + 6), scale.above - 5);
-    context.rotate(-Math.PI / 2);
-    context.fillText(named ? trimmed(context, labels.columns[column], scale.above - 8) : column.toLocaleString("en"), 0, 0);
+    context.translate(Math.max(x, scale.left + 6), scale.above - (scale.isFlat ? 10 : 5));
+    if (!scale.isFlat) context.rotate(-Math.PI / 2);
+    context.fillText(named ? trimmed(context, labels.columns[column], scale.isFlat ? scale.size : scale.above - 8) : column.toLocaleString("en"), 0, 0);
     context.restore();
   }
 }
@@ -46,7 +46,7 @@ export function drawNumbers(context, scale, { values, width }, [top, left], colo
       if (!(Math.abs(value) >= 0.005)) continue;
       const [x, y] = scale.point(row + 0.5, column + 0.5);
       context.fillStyle = colour(value, row);
-      context.fillText(short(value).replace("0.", "."), x, y);
+      context.fillText(value.toFixed(2).replace("0.", ".").replace("-", "−"), x, y);
     }
   }
 }

@@ -2,7 +2,7 @@
 
 // Pixels that a cell may be wide at most, and those beside and above the cells for labels.
 const LARGEST = 40;
-const [LEFT, ABOVE] = [[48, 130], [44, 110]];
+const [LEFT, ABOVE, FLAT] = [[48, 130], [44, 110], 22];
 
 export class Scale {
   constructor() {
@@ -22,11 +22,18 @@ export class Scale {
   room(wide, tallest) {
     const within = (length, [least, most]) => Math.min(Math.max(length + 14, least), most);
     this.left = Math.min(within(this.labels[0], LEFT), wide * 0.25);
-    this.above = within(this.labels[1], ABOVE);
-    this.wide = wide;
     const whole = Math.min((wide - this.left) / this.columns, LARGEST);
+    // labels that are no wider than their columns lie flat
+    this.isFlat = this.labels[1] <= whole - 2;
+    this.above = this.isFlat ? FLAT : within(this.labels[1], ABOVE);
+    this.wide = Math.min(wide, this.left + this.columns * LARGEST);
     this.high = this.above + Math.max(Math.min(tallest, this.rows * whole), Math.min(120, this.rows * LARGEST));
     this.bound();
+  }
+
+  /** Whether there is more to see when it is zoomed. */
+  get isLarge() {
+    return this.least < LARGEST;
   }
 
   /** The size at which all of it is seen. */
