@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from attent.errors import ArgumentError
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
 from attent.views.labels import cut
+from attent.views.palette import palette
 
 BlockKind = Literal["embedding", "attention", "norm", "feed_forward", "recurrent", "output"]
 # Sides of a model by module name, with the tokens that they read.
@@ -30,18 +32,15 @@ COLUMN_WIDTH = BOX_WIDTH + 2 * PADDING
 BETWEEN, HEADER, FOOTER = 56, 64, 44
 # Width of a letter of the title, in pixels.
 LETTER = 11
-STYLE = """
-svg{color-scheme:light dark;font-family:system-ui,sans-serif}
-.page{fill:#fff}.ink{fill:#1d2733}.faint{fill:#5b6875}.line{stroke:#5b6875;fill:none;stroke-width:1.4}.tip{fill:#5b6875}
-.group{fill:#f3f5f7;stroke:#c3cbd3}.box{stroke:#00000033}
-.embedding{fill:#fbd9d6}.attention{fill:#ffdfae}.norm{fill:#f6f3b5}.feed_forward{fill:#c5e5f3}.recurrent{fill:#d4e8c8}\
-.output{fill:#ddd6f3}
-@media (prefers-color-scheme:dark){
-.page{fill:#14181d}.ink{fill:#e8edf2}.faint{fill:#9fabb8}.line{stroke:#9fabb8}.tip{fill:#9fabb8}
-.group{fill:#1d232a;stroke:#3a444f}.box{stroke:#ffffff33}
-.embedding{fill:#5c2f2c}.attention{fill:#5e4416}.norm{fill:#4d4a1a}.feed_forward{fill:#1f4a5c}.recurrent{fill:#2f4a22}\
-.output{fill:#40366a}}
-"""
+# Width of the corners of boxes, in pixels, as on pages.
+RADIUS = 6
+ROLES = ("query", "key", "value")
+# Only boxes of attention are tinted, in the second color of the scale of weights; a key's line is dashed.
+RULES = (
+    ".page,.box{fill:%(paper)s}.ink,.tip{fill:%(ink)s}.faint{fill:%(quiet)s}.line{stroke:%(ink)s}.box{stroke:%(ink)s}"
+    ".group{fill:%(raised)s;stroke:%(line)s}.attention{fill:%(tint)s;stroke:%(weight)s}"
+    + "".join(f".{role}{{fill:%({role})s}}.line.{role}{{stroke:%({role})s}}" for role in ROLES)
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Box:
     Args:
         title: the name of the part.
         detail: the sizes of the part.
-        kind: the kind of block, which decides the color.
+        kind: the kind of block.
         parameters: the number of parameters not counted in earlier boxes.
         is_shared: whether it has parameters, all shared with earlier boxes.
         skip: the number of boxes below that a residual connection into this box bypasses.
@@ -324,16 +323,32 @@ def page(width: float, height: float, title: str, subtitle: str, parts: Sequence
     """
     heading = [
         text_at(MARGIN, 30, cut(title, int((width - 2 * MARGIN) / LETTER)), "ink", 18, "bold"),
-        text_at(MARGIN, 50, subtitle, "faint", 13),
+        text_at(MARGIN, 50, subtitle, "faint", 14),
     ]
+    tips = "".join(
+        f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        f'<path class="{name}" d="M0 0L8 4L0 8z"/></marker>'
+        for name in ("tip", *ROLES)
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'height="{height:g}" role="img">'
         f"<title>{escape(title)}</title><desc>From the input at the bottom to the output at the top. "
-        f"{escape(description)}.</desc><style>{STYLE}</style>"
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>'
+        f"{escape(description)}.</desc><style>{_style()}</style><defs>{tips}</defs>"
         f'<rect class="page" width="{width:g}" height="{height:g}"/>{"".join([*heading, *parts])}</svg>\n'
+    )
+
+
+@cache
+def _style() -> str:
+    """Return the style sheet of a drawing, with the colors of light and of dark pages."""
+    light, dark = (
+        RULES % {"tint": colors["ramp"][1], **{name: values[0] for name, values in colors.items()}}
+        for colors in (palette(), palette(dark=True))
+    )
+    return (
+        f"svg{{color-scheme:light dark;font-family:system-ui,sans-serif}}{light}.line{{fill:none;stroke-width:1.4}}"
+        f".line.key{{stroke-dasharray:4 2}}@media (prefers-color-scheme:dark){{{dark}.line{{fill:none}}}}"
     )
 
 
@@ -345,13 +360,13 @@ def _group_height(group: Group) -> float:
 def _column(side: ModelColumn, left: float, bottom: float) -> tuple[list[str], float, list[float]]:
     """Return the shapes of a column, its top, and the heights at which it reads the memory."""
     middle, y = left + PADDING + BOX_WIDTH / 2, bottom
-    parts, readers = [text_at(middle, bottom + 22, side.reads, "ink", 13, anchor="middle")], list[float]()
+    parts, readers = [text_at(middle, bottom + 22, side.reads, "ink", 14, anchor="middle")], list[float]()
     for group in side.groups:
         height = _group_height(group)
         if group.has_frame:
             parts.append(
                 f'<rect class="group" x="{left + 4}" y="{y - GAP - height:g}" width="{COLUMN_WIDTH - 8}" '
-                f'height="{height:g}" rx="10"/>'
+                f'height="{height:g}" rx="{RADIUS}"/>'
             )
         if group.times > 1:
             parts.append(
@@ -373,23 +388,30 @@ def _column(side: ModelColumn, left: float, bottom: float) -> tuple[list[str], f
                 )
         y -= GAP if group.has_frame else 0
     parts.append(arrow([(middle, y), (middle, y - GAP)]))
-    parts.append(text_at(middle, y - GAP - 6, side.gives, "ink", 13, anchor="middle"))
+    parts.append(text_at(middle, y - GAP - 6, side.gives, "ink", 14, anchor="middle"))
     return parts, y - GAP, readers
 
 
 def _box(box: Box, x: float, y: float) -> list[str]:
     count = "shared" if box.is_shared else f"{box.parameters:,}" if box.parameters else ""
     is_single = not (box.detail or count)
-    parts = [f'<rect class="box {box.kind}" x="{x:g}" y="{y:g}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/>']
+    parts = [rectangle(x, y, BOX_WIDTH, box.kind)]
     parts.append(text_at(x + 12, y + (27 if is_single else 18), box.title, "ink", 14, "600"))
     parts += [text_at(x + BOX_WIDTH - 12, y + 18, count, "ink", 12, anchor="end")] if count else []
     parts += [text_at(x + 12, y + 35, box.detail, "faint", 12)] if box.detail else []
     return parts
 
 
-def arrow(points: Sequence[tuple[float, float]]) -> str:
-    """Return a line through these points, with a tip at its end."""
-    return f'<polyline class="line" marker-end="url(#tip)" points="{" ".join(f"{x:g},{y:g}" for x, y in points)}"/>'
+def rectangle(x: float, y: float, width: float, kind: str) -> str:
+    """Return the shape of a box, tinted if it is attention."""
+    style = "box attention" if kind == "attention" else "box"
+    return f'<rect class="{style}" x="{x:g}" y="{y:g}" width="{width:g}" height="{BOX_HEIGHT}" rx="{RADIUS}"/>'
+
+
+def arrow(points: Sequence[tuple[float, float]], role: str = "") -> str:
+    """Return a line through these points, with a tip at its end, in the color of a role if one is given."""
+    line = f'class="line {role}" marker-end="url(#{role})"' if role else 'class="line" marker-end="url(#tip)"'
+    return f'<polyline {line} points="{" ".join(f"{x:g},{y:g}" for x, y in points)}"/>'
 
 
 def text_at(x: float, y: float, text: str, style: str, size: int, weight: str = "normal", anchor: str = "start") -> str:

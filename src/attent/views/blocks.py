@@ -23,8 +23,9 @@ from attent.views.architecture import (
     HEADER,
     LETTER,
     MARGIN,
+    RADIUS,
+    ROLES,
     SIDES,
-    BlockKind,
     Box,
     ParameterCounter,
     architecture,
@@ -33,6 +34,7 @@ from attent.views.architecture import (
     class_words,
     layer_boxes,
     page,
+    rectangle,
     save,
     text_at,
 )
@@ -50,15 +52,8 @@ LETTERS = 34
 HEADS, HEAD_BOX, STACK_BOX, OFFSET = (68, 188, 308), 110, 300, 6
 # Boxes of a layer and the left edges of its columns.
 LAYER_BOX, LAYER_LEFT = 152, (12, 196)
-# Colors of the kinds of steps; the others are learned or part of a score.
-KINDS: dict[str, BlockKind] = {
-    "MatMul": "attention",
-    "Scale": "norm",
-    "Mask": "embedding",
-    "SoftMax": "recurrent",
-    "Linear": "output",
-    "Concat": "norm",
-}
+# The color of the inputs of an attention.
+INPUTS = dict(zip("QKV", ROLES, strict=True))
 # Boxes of the steps of scores and of the formula, by the name of the step.
 STEPS = {
     "query_half": ("Linear", "W₁q + b"),
@@ -248,14 +243,17 @@ def _attention_figure(model: nn.Module | None, name: str) -> str:
         if len(row) == 2:
             for side, (center, box) in enumerate(zip((QUERY, KEY), row, strict=True)):
                 if box is not None:
-                    parts.append(arrow([(center, starts[side]), (center, y + BOX_HEIGHT)]))
+                    parts.append(arrow([(center, starts[side]), (center, y + BOX_HEIGHT)], ROLES[side]))
                     parts += _box(box, center, y, SIDE_BOX)
                     starts[side] = y
             continue
-        inputs = zip((QUERY, KEY), starts, strict=True) if index == first else [(middle, y + BOX_HEIGHT + GAP)]
-        parts += [arrow([(x, start), (x, y + BOX_HEIGHT)]) for x, start in inputs]
+        inputs = [(middle, y + BOX_HEIGHT + GAP, "")]
+        inputs = zip((QUERY, KEY), starts, ROLES, strict=False) if index == first else inputs
+        parts += [arrow([(x, start), (x, y + BOX_HEIGHT)], role) for x, start, role in inputs]
         parts += _box(row[0] or ("", ""), middle, y, WIDE_BOX)
-    parts.append(arrow([(VALUE, bottom), (VALUE, y + BOX_HEIGHT / 2), (middle + WIDE_BOX / 2, y + BOX_HEIGHT / 2)]))
+    parts.append(
+        arrow([(VALUE, bottom), (VALUE, y + BOX_HEIGHT / 2), (middle + WIDE_BOX / 2, y + BOX_HEIGHT / 2)], "value")
+    )
     output = attention.shape("Tq", attention.sizes[2], attention.heads)
     parts += _output(middle, y, f"output {output}")
     shapes = zip(("Tq", "Tk", "Tk"), attention.sizes, (0, 1, 1), strict=True)
@@ -294,9 +292,9 @@ def _heads_figure(model: nn.Module | None, name: str) -> str:
             ("Linear", f"{input_width} → {output_width or f'{count}·{width}'}"),
             ("Split", f"{_heads(count)} of {width}"),
         ):
-            parts += [arrow([(x, y), (x, y - GAP)]), *_box(box, x, y - GAP - BOX_HEIGHT, HEAD_BOX)]
+            parts += [arrow([(x, y), (x, y - GAP)], INPUTS[letter]), *_box(box, x, y - GAP - BOX_HEIGHT, HEAD_BOX)]
             y -= GAP + BOX_HEIGHT
-        parts.append(arrow([(x, y), (x, y - GAP)]))
+        parts.append(arrow([(x, y), (x, y - GAP)], INPUTS[letter]))
     y = bottom - 3 * (GAP + BOX_HEIGHT)
     title = f"{_kind(module.score)} attention"
     for index in range(min(2, (module.heads if model is not None else 3) - 1), -1, -1):
@@ -360,7 +358,7 @@ def _layer_figure(model: nn.Module | None, name: str) -> str:
     for (side, count, boxes, shape), left in zip(sides, lefts, strict=True):
         middle, right, top = left + LAYER_BOX / 2, left + LAYER_BOX, bottom - len(boxes) * rise - 2 * GAP
         frame = f'x="{left - 8}" y="{top + GAP / 2:g}" width="{LAYER_BOX + 24}" height="{bottom - top - GAP:g}"'
-        parts.append(f'<rect class="group" {frame} rx="10"/>')
+        parts.append(f'<rect class="group" {frame} rx="{RADIUS}"/>')
         parts += [*_input(middle, bottom, f"{side} layer, {count} ×", shape)]
         y = bottom - GAP / 2
         for box in boxes:
@@ -376,7 +374,7 @@ def _layer_figure(model: nn.Module | None, name: str) -> str:
         memory = (middle, top)
         parts.append(arrow([(middle, y), memory]))
         result = "output" if side == sides[-1][0] else "memory"
-        parts.append(text_at(middle, top - 8, result, "ink", 13, anchor="middle"))
+        parts.append(text_at(middle, top - 8, result, "ink", 14, anchor="middle"))
         words = (", ".join(filter(None, _layer_words(box))) for box in boxes)
         described.append(f"{side} layer, {count} times: {'; '.join(words)}")
     title = "Transformer layers" if len(sides) == 2 else "Transformer layer"
@@ -397,12 +395,10 @@ def _page(height: float, title: str, name: str, part: str, parts: Sequence[str],
     return page(WIDTH, height, title, subtitle, parts, described)
 
 
-def _box(box: tuple[str, str], x: float, y: float, width: float, kind: BlockKind | None = None) -> list[str]:
+def _box(box: tuple[str, str], x: float, y: float, width: float, kind: str = "") -> list[str]:
     """Return a box around x, with its title and detail in the middle."""
     title, detail = box
-    style = kind or KINDS.get(title, "feed_forward")
-    rect = f'x="{x - width / 2:g}" y="{y:g}" width="{width:g}" height="{BOX_HEIGHT}" rx="6"'
-    parts = [f'<rect class="box {style}" {rect}/>']
+    parts = [rectangle(x - width / 2, y, width, kind)]
     parts += [text_at(x, y + (18 if detail else 27), title, "ink", 14, "600", "middle")] if title else []
     # a letter of a wide font is 0.62 of its size
     size = min(12, int(width / (0.62 * max(len(detail), 1))))
@@ -411,10 +407,10 @@ def _box(box: tuple[str, str], x: float, y: float, width: float, kind: BlockKind
 
 def _input(x: float, y: float, title: str, shape: str) -> list[str]:
     return [
-        text_at(x, y + 18, title, "ink", 14, "600", "middle"),
+        text_at(x, y + 18, title, INPUTS.get(title, "ink"), 14, "600", "middle"),
         text_at(x, y + 35, shape, "faint", 12, anchor="middle"),
     ]
 
 
 def _output(x: float, y: float, text: str) -> list[str]:
-    return [arrow([(x, y), (x, y - GAP)]), text_at(x, y - GAP - 8, text, "ink", 13, anchor="middle")]
+    return [arrow([(x, y), (x, y - GAP)]), text_at(x, y - GAP - 8, text, "ink", 14, anchor="middle")]
