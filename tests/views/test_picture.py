@@ -16,6 +16,7 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.attention.maps.rollout import rollout
 from attent.errors import ArgumentError, AttentError, ShapeError
 from attent.views.build_scene import build_scene, patch_names
+from attent.views.palette import color, palette
 from attent.views.panel import head_panels, panel
 from attent.views.picture import (
     cls_panel,
@@ -68,18 +69,22 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
 )
 def test_weights_are_seen_over_black_and_white(ground: np.ndarray) -> None:
     agg = pytest.importorskip("matplotlib.backends.backend_agg", reason="matplotlib is not installed")
-    drawn = overlay_figure(ground, (2, 3), {"head 0": torch.tensor([1.0, 0.2, 0.0, 0.0, 0.0, 0.0])})
+    drawn = overlay_figure(ground, (2, 3), {"head 0": torch.tensor([1.0, 0.5, 1 / 6, 0.0, 0.0, 0.0])})
     original, beneath = (drawn.axes[panel].get_images()[0].get_array() for panel in (0, 1))
     assert (original == (ground[..., 0] if ground.shape[-1] == 1 else ground)).all()
+    assert (beneath == original).all()
     canvas = agg.FigureCanvasAgg(drawn)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
     box = drawn.axes[1].get_window_extent()
     y, step = int(pixels.shape[0] - box.y1 + box.height / 4), box.width / 3
-    strong, fifth, none = (pixels[y, int(box.x0 + step * (column + 0.5))] for column in range(3))
-    assert 60 < none.max() < 225
-    assert np.abs(strong - none).max() > 80
-    assert np.abs(fifth - none).max() > 15
+    strong, half, uniform = (pixels[y, int(box.x0 + step * (column + 0.5))] for column in range(3))
+    assert set(uniform) == {255 if ground.any() else 0}, "nothing covers the picture where the weight is uniform"
+    # a weight of 1 is 60 % opaque, and 3 times uniform two fifths of that
+    over = np.array([int(palette()["ramp"][3][place : place + 2], 16) for place in (1, 3, 5)])
+    for seen, opacity in ((strong, 0.6), (half, 0.24)):
+        np.testing.assert_allclose(seen, uniform + opacity * (over - uniform), atol=2)
+    assert drawn.axes[-1].get_ylabel() == "× uniform"
     assert beneath.dtype == original.dtype
 
 
@@ -96,7 +101,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
         draw_overlay(pixels, (3, 3), make_maps(), tmp_path / "a.png")
 
 
-pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+to_rgba = pytest.importorskip("matplotlib.colors", reason="pictures need matplotlib").to_rgba
 LABELS = ["fr", " ", "α", "я", "سنة", "日", "क", "</s>"]
 PANEL = panel(torch.eye(8), LABELS, LABELS, title="layer", reading="row t emits target[t]")
 
@@ -126,6 +131,24 @@ def test_labels_title_and_range() -> None:
     assert figure(panel(torch.tensor([[-2.0, 3.0]]), "a", "bc")).axes[0].get_images()[0].get_clim() == (-2.0, 3.0)
     drawn = figure(head_panels(torch.rand(3, 2, 5).softmax(-1), "ab", "vwxyz"))
     assert [axes.get_title(loc="left") for axes in drawn.axes if axes.get_images()] == ["head 0", "head 1", "head 2"]
+
+
+def test_maps_of_many_keys_count_multiples_of_uniform() -> None:
+    weights = torch.full((2, 40), 1 / 40)
+    weights[1] = torch.eye(40)[3]
+    axes, bar = figure(panel(weights, "ab", [*map(str, range(40))])).axes
+    (image,) = axes.get_images()
+    assert (image.get_clim(), bar.get_ylabel()) == ((1.0, 8.0), "× uniform")
+    colors = image.to_rgba(image.get_array())
+    paper, full = (to_rgba(palette()["ramp"][place]) for place in (0, -1))
+    np.testing.assert_allclose(colors[0], [paper] * 40, atol=0.01)
+    np.testing.assert_allclose(colors[1, 3], full)
+    assert full == to_rgba(color("weight"))
+    # up to 32 keys, and numbers that are not weights, have a scale of their own
+    for values in (torch.eye(32), 3 * weights):
+        axes, bar = figure(panel(values, [*map(str, range(len(values)))], [*map(str, range(values.shape[1]))])).axes
+        assert bar.get_ylabel() == "weight"
+        assert axes.get_images()[0].get_clim() == (0.0, max(1.0, float(values.max())))
 
 
 def test_a_character_that_no_font_has_is_written_as_its_code_point() -> None:

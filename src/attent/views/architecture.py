@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -26,20 +25,33 @@ BlockKind = Literal["embedding", "attention", "norm", "feed_forward", "recurrent
 # Sides of a model by module name, with the tokens that they read.
 SIDES = {"encoder": "source", "decoder": "target"}
 
-# Sizes in pixels: of a box, between boxes, and around a column, where residual connections and layer counts are drawn.
-BOX_WIDTH, BOX_HEIGHT, GAP, PADDING, MARGIN = 300, 44, 20, 34, 24
+# Sizes in pixels: of a box, between boxes, around a column, where residual connections and layer counts are drawn, and
+# of round corners.
+BOX_WIDTH, BOX_HEIGHT, GAP, PADDING, MARGIN, RADIUS = 300, 44, 20, 34, 24, 6
 COLUMN_WIDTH = BOX_WIDTH + 2 * PADDING
 BETWEEN, HEADER, FOOTER = 56, 64, 44
 # Width of a letter of the title, in pixels.
 LETTER = 11
-# Width of the corners of boxes, in pixels, as on pages.
-RADIUS = 6
-ROLES = ("query", "key", "value")
+ROLES = {"Q": "query", "K": "key", "V": "value"}
 # Only boxes of attention are tinted, in the second color of the scale of weights; a key's line is dashed.
 RULES = (
     ".page,.box{fill:%(paper)s}.ink,.tip{fill:%(ink)s}.faint{fill:%(quiet)s}.line{stroke:%(ink)s}.box{stroke:%(ink)s}"
     ".group{fill:%(raised)s;stroke:%(line)s}.attention{fill:%(tint)s;stroke:%(weight)s}"
-    + "".join(f".{role}{{fill:%({role})s}}.line.{role}{{stroke:%({role})s}}" for role in ROLES)
+    + "".join(f".{role}{{fill:%({role})s}}.line.{role}{{stroke:%({role})s}}" for role in ROLES.values())
+)
+LIGHT, DARK = (
+    RULES % {"tint": colors["ramp"][1], **{name: values[0] for name, values in colors.items()}}
+    for colors in (palette(), palette(dark=True))
+)
+# The style sheet, and the tips of lines.
+HEAD = (
+    f"<style>svg{{color-scheme:light dark;font-family:system-ui,sans-serif}}{LIGHT}"
+    f"@media (prefers-color-scheme:dark){{{DARK}}}"
+    ".line.line{fill:none;stroke-width:1.4}.line.key{stroke-dasharray:4 2}</style><defs>"
+) + "".join(
+    f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    f'<path class="{name}" d="M0 0L8 4L0 8z"/></marker>'
+    for name in ("tip", *ROLES.values())
 )
 
 
@@ -301,13 +313,12 @@ def svg(sides: Sequence[ModelColumn], title: str, subtitle: str) -> str:
             for reader in readers:
                 parts.append(arrow([memory, (turn, memory[1]), (turn, reader), (left + PADDING, reader)]))
         memory = (left + PADDING + BOX_WIDTH / 2, top)
-    boxes = ["; ".join(_in_words(box) for group in side.groups for box in group.boxes) for side in sides]
+    boxes = (
+        "; ".join(", ".join(filter(None, (box.title, box.detail))) for group in side.groups for box in group.boxes)
+        for side in sides
+    )
     described = [f"{side.reads}: {text}: {side.gives}" for side, text in zip(sides, boxes, strict=True)]
     return page(width, height, title, subtitle, parts, ". ".join(described))
-
-
-def _in_words(box: Box) -> str:
-    return f"{box.title}, {box.detail}" if box.detail else box.title
 
 
 def page(width: float, height: float, title: str, subtitle: str, parts: Sequence[str], description: str) -> str:
@@ -325,36 +336,17 @@ def page(width: float, height: float, title: str, subtitle: str, parts: Sequence
         text_at(MARGIN, 30, cut(title, int((width - 2 * MARGIN) / LETTER)), "ink", 18, "bold"),
         text_at(MARGIN, 50, subtitle, "faint", 14),
     ]
-    tips = "".join(
-        f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        f'<path class="{name}" d="M0 0L8 4L0 8z"/></marker>'
-        for name in ("tip", *ROLES)
-    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'height="{height:g}" role="img">'
         f"<title>{escape(title)}</title><desc>From the input at the bottom to the output at the top. "
-        f"{escape(description)}.</desc><style>{_style()}</style><defs>{tips}</defs>"
+        f"{escape(description)}.</desc>{HEAD}</defs>"
         f'<rect class="page" width="{width:g}" height="{height:g}"/>{"".join([*heading, *parts])}</svg>\n'
     )
 
 
-@cache
-def _style() -> str:
-    """Return the style sheet of a drawing, with the colors of light and of dark pages."""
-    light, dark = (
-        RULES % {"tint": colors["ramp"][1], **{name: values[0] for name, values in colors.items()}}
-        for colors in (palette(), palette(dark=True))
-    )
-    return (
-        f"svg{{color-scheme:light dark;font-family:system-ui,sans-serif}}{light}.line{{fill:none;stroke-width:1.4}}"
-        f".line.key{{stroke-dasharray:4 2}}@media (prefers-color-scheme:dark){{{dark}.line{{fill:none}}}}"
-    )
-
-
 def _group_height(group: Group) -> float:
-    framing = 2 * GAP if group.has_frame else 0
-    return len(group.boxes) * (BOX_HEIGHT + GAP) - GAP + framing
+    return len(group.boxes) * (BOX_HEIGHT + GAP) - GAP + 2 * GAP * group.has_frame
 
 
 def _column(side: ModelColumn, left: float, bottom: float) -> tuple[list[str], float, list[float]]:
@@ -394,9 +386,8 @@ def _column(side: ModelColumn, left: float, bottom: float) -> tuple[list[str], f
 
 def _box(box: Box, x: float, y: float) -> list[str]:
     count = "shared" if box.is_shared else f"{box.parameters:,}" if box.parameters else ""
-    is_single = not (box.detail or count)
     parts = [rectangle(x, y, BOX_WIDTH, box.kind)]
-    parts.append(text_at(x + 12, y + (27 if is_single else 18), box.title, "ink", 14, "600"))
+    parts.append(text_at(x + 12, y + (18 if box.detail or count else 27), box.title, "ink", 14, "600"))
     parts += [text_at(x + BOX_WIDTH - 12, y + 18, count, "ink", 12, anchor="end")] if count else []
     parts += [text_at(x + 12, y + 35, box.detail, "faint", 12)] if box.detail else []
     return parts
@@ -404,14 +395,18 @@ def _box(box: Box, x: float, y: float) -> list[str]:
 
 def rectangle(x: float, y: float, width: float, kind: str) -> str:
     """Return the shape of a box, tinted if it is attention."""
-    style = "box attention" if kind == "attention" else "box"
-    return f'<rect class="{style}" x="{x:g}" y="{y:g}" width="{width:g}" height="{BOX_HEIGHT}" rx="{RADIUS}"/>'
+    return (
+        f'<rect class="box{" attention" * (kind == "attention")}" x="{x:g}" y="{y:g}" width="{width:g}" '
+        f'height="{BOX_HEIGHT}" rx="{RADIUS}"/>'
+    )
 
 
-def arrow(points: Sequence[tuple[float, float]], role: str = "") -> str:
-    """Return a line through these points, with a tip at its end, in the color of a role if one is given."""
-    line = f'class="line {role}" marker-end="url(#{role})"' if role else 'class="line" marker-end="url(#tip)"'
-    return f'<polyline {line} points="{" ".join(f"{x:g},{y:g}" for x, y in points)}"/>'
+def arrow(points: Sequence[tuple[float, float]], role: str = "tip") -> str:
+    """Return a line through these points, with a tip at its end, in ink or in the color of a role."""
+    return (
+        f'<polyline class="line {role}" marker-end="url(#{role})" '
+        f'points="{" ".join(f"{x:g},{y:g}" for x, y in points)}"/>'
+    )
 
 
 def text_at(x: float, y: float, text: str, style: str, size: int, weight: str = "normal", anchor: str = "start") -> str:

@@ -52,8 +52,6 @@ LETTERS = 34
 HEADS, HEAD_BOX, STACK_BOX, OFFSET = (68, 188, 308), 110, 300, 6
 # Boxes of a layer and the left edges of its columns.
 LAYER_BOX, LAYER_LEFT = 152, (12, 196)
-# The color of the inputs of an attention.
-INPUTS = dict(zip("QKV", ROLES, strict=True))
 # Boxes of the steps of scores and of the formula, by the name of the step.
 STEPS = {
     "query_half": ("Linear", "W₁q + b"),
@@ -243,13 +241,13 @@ def _attention_figure(model: nn.Module | None, name: str) -> str:
         if len(row) == 2:
             for side, (center, box) in enumerate(zip((QUERY, KEY), row, strict=True)):
                 if box is not None:
-                    parts.append(arrow([(center, starts[side]), (center, y + BOX_HEIGHT)], ROLES[side]))
+                    parts.append(arrow([(center, starts[side]), (center, y + BOX_HEIGHT)], ROLES["QK"[side]]))
                     parts += _box(box, center, y, SIDE_BOX)
                     starts[side] = y
             continue
-        inputs = [(middle, y + BOX_HEIGHT + GAP, "")]
-        inputs = zip((QUERY, KEY), starts, ROLES, strict=False) if index == first else inputs
-        parts += [arrow([(x, start), (x, y + BOX_HEIGHT)], role) for x, start, role in inputs]
+        below = [(middle, y + BOX_HEIGHT + GAP, "")]
+        inputs = zip((QUERY, KEY), starts, "QK", strict=True) if index == first else below
+        parts += [arrow([(x, start), (x, y + BOX_HEIGHT)], ROLES.get(letter, "tip")) for x, start, letter in inputs]
         parts += _box(row[0] or ("", ""), middle, y, WIDE_BOX)
     parts.append(
         arrow([(VALUE, bottom), (VALUE, y + BOX_HEIGHT / 2), (middle + WIDE_BOX / 2, y + BOX_HEIGHT / 2)], "value")
@@ -292,9 +290,9 @@ def _heads_figure(model: nn.Module | None, name: str) -> str:
             ("Linear", f"{input_width} → {output_width or f'{count}·{width}'}"),
             ("Split", f"{_heads(count)} of {width}"),
         ):
-            parts += [arrow([(x, y), (x, y - GAP)], INPUTS[letter]), *_box(box, x, y - GAP - BOX_HEIGHT, HEAD_BOX)]
+            parts += [arrow([(x, y), (x, y - GAP)], ROLES[letter]), *_box(box, x, y - GAP - BOX_HEIGHT, HEAD_BOX)]
             y -= GAP + BOX_HEIGHT
-        parts.append(arrow([(x, y), (x, y - GAP)], INPUTS[letter]))
+        parts.append(arrow([(x, y), (x, y - GAP)], ROLES[letter]))
     y = bottom - 3 * (GAP + BOX_HEIGHT)
     title = f"{_kind(module.score)} attention"
     for index in range(min(2, (module.heads if model is not None else 3) - 1), -1, -1):
@@ -407,7 +405,7 @@ def _box(box: tuple[str, str], x: float, y: float, width: float, kind: str = "")
 
 def _input(x: float, y: float, title: str, shape: str) -> list[str]:
     return [
-        text_at(x, y + 18, title, INPUTS.get(title, "ink"), 14, "600", "middle"),
+        text_at(x, y + 18, title, ROLES.get(title, "ink"), 14, "600", "middle"),
         text_at(x, y + 35, shape, "faint", 12, anchor="middle"),
     ]
 

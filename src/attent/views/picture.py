@@ -20,10 +20,12 @@ from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import rollout
 from attent.errors import ArgumentError, ShapeError, needs
 from attent.views.labels import legend, visible
+from attent.views.palette import color, color_map, palette
 from attent.views.panel import Panel
 from attent.views.scene import Scene
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg")
@@ -33,6 +35,9 @@ CELL, LETTER, MARGIN = 0.22, 0.085, 0.45
 MIN_SIDE, MAX_SIDE = 1.6, 24.0
 MAX_LABELS = 200
 DOTS_PER_INCH = 150
+# Keys up to which the scale of colors is 0 to 1; with more, it counts multiples of uniform, and is full at this one.
+# Rows of weights, which may be of half precision, sum to 1 up to the tolerance.
+FEW, FULL, MULTIPLES, TOLERANCE = 32, 8, "× uniform", 0.01
 DEFAULT_FONT = "DejaVu Sans"
 # A font with placeholder glyphs for every character, which show only the name of its script.
 PLACEHOLDER_FONT = "Last Resort"
@@ -41,7 +46,8 @@ PLACEHOLDER_FONT = "Last Resort"
 def picture(panels: Panel | Mapping[str, Panel], path: Path | str) -> None:
     """Draw one map, or several in a grid, and save the picture to a file.
 
-    Dark colors are large weights. The colors are safe for color-blind readers and for printing in gray. A character
+    Dark colors are large weights: from 0 to 1, or, with more than 32 keys, from uniform to 8 times uniform, which the
+    color bar says. The colors are safe for color-blind readers and for printing in gray. A character
     that no font on this machine has is written as its code point.
 
     Args:
@@ -104,29 +110,36 @@ def figure(panels: Panel | Mapping[str, Panel]) -> Figure:
     down = math.ceil(len(grid) / across)
     widths, heights = zip(*map(_size, grid), strict=True)
     drawing = new_figure(across * max(widths), down * max(heights))
-    low, high = _range(grid)
+    unit, *limits = _scale(grid)
     axes = drawing.subplots(down, across, squeeze=False).flatten()
-    images = [_draw_panel(area, panel, low, high) for area, panel in zip(axes, grid, strict=False)]
+    images = [
+        _draw_panel(area, panel, len(panel.columns) if unit == MULTIPLES else 1, limits)
+        for area, panel in zip(axes, grid, strict=False)
+    ]
     for area in axes[len(grid) :]:
         area.set_axis_off()
-    add_color_bar(drawing, images[0], list(axes))
+    _add_color_bar(drawing, images[0], list(axes), unit)
     return drawing
 
 
-def add_color_bar(drawing: Figure, image: Any, axes: Any) -> None:
-    """Add a color bar for the weights next to some axes."""
+def _add_color_bar(drawing: Figure, image: Any, axes: Any, unit: str) -> None:
     bar = drawing.colorbar(image, ax=axes, fraction=0.03, pad=0.02, aspect=30)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.ax.tick_params(labelsize=7, length=2)
-    bar.set_label("weight", fontsize=8)
+    bar.set_label(unit, fontsize=8)
 
 
-def _draw_panel(axes: Any, panel: Panel, low: float, high: float) -> Any:
+def _draw_panel(axes: Any, panel: Panel, factor: int, limits: Sequence[float]) -> Any:
     image = axes.imshow(
-        panel.weights.numpy(), vmin=low, vmax=high, cmap="Blues", aspect="auto", interpolation="nearest"
+        (panel.weights * factor).numpy(),
+        vmin=limits[0],
+        vmax=limits[1],
+        cmap=color_map(),
+        aspect="auto",
+        interpolation="nearest",
     )
     axes.set_title("\n".join(filter(None, (panel.title, panel.reading))), fontsize=8, loc="left")
-    axes.set_xlabel(legend((*panel.rows, *panel.columns)), fontsize=6, loc="left", color="#666666")
+    axes.set_xlabel(legend((*panel.rows, *panel.columns)), fontsize=6, loc="left", color=color("quiet"))
     axes.xaxis.tick_top()
     for axis, labels in ((axes.xaxis, panel.columns), (axes.yaxis, panel.rows)):
         step = math.ceil(len(labels) / MAX_LABELS) if labels else 1
@@ -136,10 +149,9 @@ def _draw_panel(axes: Any, panel: Panel, low: float, high: float) -> Any:
         axis.set_tick_params(length=0, rotation=90 if is_vertical else 0)
     axes.set_xticks([edge - 0.5 for edge in range(1, len(panel.columns))], minor=True)
     axes.set_yticks([edge - 0.5 for edge in range(1, len(panel.rows))], minor=True)
-    axes.grid(which="minor", color="#dddddd", linewidth=0.4)
+    axes.grid(which="minor", color=color("line"), linewidth=0.4)
     axes.tick_params(which="minor", length=0)
-    for spine in axes.spines.values():
-        spine.set_color("#999999")
+    axes.spines[:].set_color(color("line"))
     return image
 
 
@@ -152,15 +164,21 @@ def _size(panel: Panel) -> tuple[float, float]:
     return max(width, LETTER * 0.8 * max(map(len, (panel.title, panel.reading)))), height
 
 
-def _range(panels: Sequence[Panel]) -> tuple[float, float]:
-    """Return the range from 0 to 1, widened if there are weights outside it."""
+def _scale(panels: Sequence[Panel]) -> tuple[str, float, float]:
+    """Return the unit of the scale of colors, and its ends.
+
+    They are multiples of uniform for maps of many keys whose rows sum to 1; else 0 and 1, or further if numbers are.
+    """
+    keys, sums = max(len(panel.columns) for panel in panels), [panel.weights.sum(-1) for panel in panels]
+    if keys > FEW and all(bool(((total - 1).abs() < TOLERANCE).all()) for total in sums):
+        return MULTIPLES, 1.0, float(min(FULL, keys))
     extremes = [
         value
         for panel in panels
         if panel.weights.numel()
         for value in (panel.weights.min().item(), panel.weights.max().item())
     ]
-    return min(0.0, *extremes, 0.0), max(1.0, *extremes, 1.0)
+    return "weight", min(0.0, *extremes, 0.0), max(1.0, *extremes, 1.0)
 
 
 def drawable(label: str) -> str:
@@ -215,16 +233,11 @@ def _characters(path: str) -> frozenset[int]:
         return frozenset()
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 # Side of one picture, in inches.
 SIDE = 1.7
 PICTURES_PER_ROW = 4
-COLOR = (1.0, 0.35, 0.0)
-# The brightness of black and white under the overlay, as shares, because orange is hard to see on black.
-GREYS = (0.35, 0.8)
+# How opaque the overlay is at most: the picture stays recognizable.
+OPAQUE = 0.6
 READING = "weights of the class token on the patches; in each title, their sum: the rest is on the class token itself"
 
 
@@ -294,7 +307,7 @@ def draw_overlay(
         ShapeError: the maps have a different number of patches.
     """
     check_format(path)
-    save(overlay_figure(pixels, grid, cls_weights(maps), title), path)
+    save(overlay_figure(pixels, grid, cls_weights(maps), title, keys=maps[-1].shape[-1]), path)
 
 
 def draw_scene(scene: Scene, panels: Panel | Mapping[str, Panel], path: Path | str) -> None:
@@ -317,7 +330,12 @@ def draw_scene(scene: Scene, panels: Panel | Mapping[str, Panel], path: Path | s
 
 
 def overlay_figure(
-    pixels: np.ndarray, grid: tuple[int, int], weights: Mapping[str, Tensor], title: str = "", reading: str = READING
+    pixels: np.ndarray,
+    grid: tuple[int, int],
+    weights: Mapping[str, Tensor],
+    title: str = "",
+    reading: str = READING,
+    keys: int | None = None,
 ) -> Figure:
     """Return the figure that `draw_overlay` saves; a notebook shows it.
 
@@ -327,6 +345,7 @@ def overlay_figure(
         weights: the weights of the patches, (T,), by name.
         title: the title of the figure.
         reading: a line that explains the weights.
+        keys: the number of keys, of which uniform is one part; the number of patches by default.
 
     Raises:
         AttentError: matplotlib is not installed.
@@ -334,7 +353,7 @@ def overlay_figure(
     """
     rows = math.ceil((1 + len(weights)) / PICTURES_PER_ROW)
     drawing = new_figure(PICTURES_PER_ROW * SIDE, rows * (SIDE + 0.2) + 0.3)
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
     if wrong := [len(values) for values in weights.values() if len(values) != math.prod(grid)]:
         raise ShapeError(f"there are {grid[0]} x {grid[1]} patches, got weights of {wrong[0]}")
@@ -342,20 +361,24 @@ def overlay_figure(
     for area in axes:
         area.set_axis_off()
     _draw_pixels(axes[0], pixels, "picture")
-    top = max((float(values.max()) for values in weights.values()), default=1.0)
-    top_pixel, (black, white) = 255 if pixels.dtype == np.uint8 else 1, GREYS
-    pale = (black * top_pixel + pixels * (white - black)).astype(pixels.dtype)
-    # transparent where the weight is small
-    colors, image = LinearSegmentedColormap.from_list("overlay", [(*COLOR, 0.0), (*COLOR, 0.9)]), None
+    keys = keys or math.prod(grid)
+    # transparent up to uniform; this color differs from black and from white
+    ends, image = [to_rgba(palette()["ramp"][3], opacity) for opacity in (0.0, OPAQUE)], None
+    over = LinearSegmentedColormap.from_list("overlay", ends)
     height, width = pixels.shape[:2]
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     for area, (name, values) in zip(axes[1:], weights.items(), strict=False):
-        _draw_pixels(area, pale, f"{name}: {float(values.sum()):.0%}")
+        _draw_pixels(area, pixels, f"{name}: {float(values.sum()):.0%}")
         image = area.imshow(
-            values.reshape(grid).numpy(), extent=extent, cmap=colors, vmin=0, vmax=top, interpolation="nearest"
+            (values * keys).reshape(grid).numpy(),
+            extent=extent,
+            cmap=over,
+            vmin=1,
+            vmax=min(FULL, keys),
+            interpolation="nearest",
         )
     if image is not None:
-        add_color_bar(drawing, image, list(axes))
+        _add_color_bar(drawing, image, list(axes), MULTIPLES)
     drawing.suptitle("\n".join(filter(None, (title, reading))), fontsize=8, x=0.01, horizontalalignment="left")
     return drawing
 
