@@ -16,6 +16,7 @@ import sys
 import numpy as np
 
 import attent
+from attent.views.palette import color, color_map
 
 QUERY, SHOWN = 3.5, (3.0, 3.4, 3.5, 3.6, 4.0)
 
@@ -41,15 +42,15 @@ if len(sys.argv) > 1:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     line = np.linspace(2.0, 4.0, 201)
     shade = above.scatter(
-        averages, salaries / 1000, c=weights, s=14, cmap="Blues", edgecolors="#999999", linewidths=0.3
+        averages, salaries / 1000, c=weights, s=14, cmap=color_map(), edgecolors=color("quiet"), linewidths=0.3
     )
-    above.plot(line, model.predict(line[:, None]) / 1000, color="#c0392b", label="m(average)")
-    above.plot([QUERY], [expected / 1000], "o", color="#c0392b", label=f"{QUERY}: {expected / 1000:.1f}")
+    above.plot(line, model.predict(line[:, None]) / 1000, color=color("key"), label="m(average)")
+    above.plot([QUERY], [expected / 1000], "o", color=color("key"), label=f"{QUERY}: {expected / 1000:.1f}")
     above.set_ylabel("starting salary, thousands (made up)")
     above.legend(frameon=False)
     figure.colorbar(shade, ax=above, label=f"weight for {QUERY}")
     tenths = np.unique(averages)
-    below.bar(tenths, [weights[averages == tenth].sum() for tenth in tenths], width=0.08, color="#4a7fb5")
+    below.bar(tenths, [weights[averages == tenth].sum() for tenth in tenths], width=0.08, color=color("query"))
     for average in SHOWN:
         share = weights[np.isclose(averages, average)].sum()
         below.annotate(f"{share:.3f}", (average, share), ha="center", va="bottom", fontsize=8)

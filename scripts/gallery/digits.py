@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from attent.tasks.classification.corpus import image_corpus
 from attent.tasks.classification.inputs import PictureInputs
 from attent.tasks.classification.pictures import Pictures
 from attent.tasks.classification.settings import ImagesSettings
-from attent.views.picture import cls_weights
+from attent.views.palette import color_map
+from attent.views.picture import FULL, MULTIPLES, cls_weights
 from gallery.drawing import sheet
 from gallery.plates import Plate, Words
 
@@ -54,6 +56,8 @@ def plate(run: Path) -> Plate:
         name: torch.stack([weights[row][name] for row in range(min(AVERAGED, len(pixels)))]).mean(0) for name in KINDS
     }
     columns = [*(weights[row] for row in rows), average]
+    # the patches and the class token
+    keys = 1 + math.prod(grid)
     drawing = sheet(9.0, 2.9)
     panels = drawing.subplots(len(KINDS) + 1, len(columns))
     for column in range(len(columns)):
@@ -63,13 +67,13 @@ def plate(run: Path) -> Plate:
         label = predictions[rows[column]] if own else None
         panels[0][column].set_title(f"{label.label}: {label.probabilities[0]:.0%}" if label else "mean", fontsize=8)
     for line, name in zip(panels[1:], KINDS, strict=True):
-        top = max(float(maps[name].max()) for maps in columns)
         images = [
-            _picture(axes, maps[name].reshape(grid).numpy(), cmap="Blues", vmin=0, vmax=top)
+            _picture(axes, keys * maps[name].reshape(grid).numpy(), cmap=color_map(), vmin=1, vmax=FULL)
             for axes, maps in zip(line, columns, strict=True)
         ]
         scale = drawing.colorbar(images[0], ax=list(line), fraction=0.012, pad=0.01)
         scale.ax.tick_params(labelsize=7, length=2)
+        scale.set_label(MULTIPLES, fontsize=7)
     for axes, name in zip(panels[:, 0], ("picture", "last layer", "rolled out"), strict=True):
         axes.set_ylabel(name, fontsize=8)
     common, dark = _common(columns[:-1]), [_dark(pixels[row], weights[row]["mean"], grid) for row in rows]
@@ -82,8 +86,8 @@ def plate(run: Path) -> Plate:
             f"`attent train --config configs/digits.toml --set images.patch={inputs.patch}` for its number of updates; "
             f"the first test image of each class, with its predicted class, and the mean of {AVERAGED} test "
             f"images. The accuracy is {right:.1%} on the {len(pixels)} test images.",
-            f"The weights of the class token on the patches: {KINDS['mean']} averaged, and {KINDS['rolled out']}, each "
-            f"row with its own scale. Any two of the ten maps share {common[0]:.2f} of their weight on average in the "
+            f"The weights of the class token on the patches: {KINDS['mean']} averaged, and {KINDS['rolled out']}, "
+            f"as multiples of uniform. Any two of the ten maps share {common[0]:.2f} of their weight on average in the "
             f"last layer, and {common[1]:.2f} rolled out, where 1 means identical maps; the last column shows the "
             f"average map, whatever the digit. In the last layer, {np.mean(dark):.2f} of the weight on patches is on "
             "those darker than the image's mean.",

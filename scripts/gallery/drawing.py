@@ -1,6 +1,6 @@
 """Drawing code shared by the plates.
 
-A figure, a labeled matrix, and colors that people with color blindness can tell apart.
+A figure, a labeled matrix, and the colors of the design of pages.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from attent.comparison.results import COLORS
+from attent.views.palette import color, color_map
 from attent.views.picture import drawable, fonts
 
-BLUE, RED, GREEN = COLORS[:3]
-GRAY = "#777777"
-# Above this weight, numbers are white because the cell is dark.
-DARK = 0.55
+QUERY, KEY, VALUE = COLORS[:3]
+GRAY = color("quiet")
+# Above this weight, white numbers have a higher contrast than black ones.
+DARK = 0.68
 
 
 def sheet(width: float, height: float) -> Figure:
@@ -53,7 +54,7 @@ def matrix(
         size: font size of the labels, in points.
         upright: whether columns are wide enough for horizontal labels.
     """
-    axes.imshow(weights.numpy(), vmin=0, vmax=1, cmap="Blues", aspect="auto", interpolation="nearest")
+    axes.imshow(weights.numpy(), vmin=0, vmax=1, cmap=color_map(), aspect="auto", interpolation="nearest")
     axes.xaxis.tick_top()
     for axis, labels in ((axes.xaxis, columns), (axes.yaxis, rows)):
         texts = [label_of(label) for label in labels]
@@ -72,10 +73,10 @@ def matrix(
     if digits is not None:
         for row, line in enumerate(weights.tolist()):
             for column, value in enumerate(line):
-                color = "white" if value > DARK else "black" if value > 0.5 * 10**-digits else "#888888"
-                axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", fontsize=size - 1, color=color)
+                ink = "white" if value > DARK else "black" if value > 0.5 * 10**-digits else GRAY
+                axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", fontsize=size - 1, color=ink)
     for spine in axes.spines.values():
-        spine.set_color("#999999")
+        spine.set_color(color("line"))
 
 
 def label_of(label: str) -> str:
@@ -85,7 +86,7 @@ def label_of(label: str) -> str:
 
 def bar(sheet: Any, axes: Any, label: str = "weight") -> None:
     """Draw the color scale of matrices, from 0 to 1."""
-    scale = sheet.colorbar(ScalarMappable(Normalize(0, 1), "Blues"), ax=axes, fraction=0.03, pad=0.02, aspect=30)
+    scale = sheet.colorbar(ScalarMappable(Normalize(0, 1), color_map()), ax=axes, fraction=0.03, pad=0.02, aspect=30)
     scale.outline.set_visible(False)
     scale.ax.tick_params(labelsize=8, length=2)
     scale.set_label(label, fontsize=8)
@@ -102,4 +103,4 @@ def plain(axes: Any, x: str, y: str, title: str = "") -> None:
 
 
 def _frame(row: int, column: int) -> Any:
-    return Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=RED, linewidth=1.3)
+    return Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=KEY, linewidth=1.3)

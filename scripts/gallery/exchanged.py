@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gallery.drawing import BLUE, GRAY, GREEN, RED, matrix, plain, sheet
+from gallery.drawing import GRAY, KEY, QUERY, VALUE, matrix, plain, sheet
 from gallery.elsewhere import NUMBER
 from gallery.encoder import Encoder
 from gallery.plates import Plate, Words
@@ -69,9 +69,9 @@ def _bars(axes: Any, pairs: Sequence[Pair], layer: int, head: int) -> None:
         weight, mean, high = (
             float(values[layer, head]) for values in (pair.weights, pair.others.mean, pair.others.high)
         )
-        axes.barh(number - 0.17, weight, height=0.3, color=BLUE, label="here")
-        axes.barh(number + 0.17, mean, height=0.3, color=GREEN, label="same offset elsewhere, mean")
-        axes.plot([mean, high], [number + 0.17] * 2, color=RED, linewidth=1.2, label="up to one pair in twenty")
+        axes.barh(number - 0.17, weight, height=0.3, color=QUERY, label="here")
+        axes.barh(number + 0.17, mean, height=0.3, color=VALUE, label="same offset elsewhere, mean")
+        axes.plot([mean, high], [number + 0.17] * 2, color=KEY, linewidth=1.2, label="up to one pair in twenty")
     names = [f"{pair.title} ({pair.cell[1] - pair.cell[0]:+})" for pair in pairs]
     axes.set_yticks(range(len(pairs)), names)
     axes.invert_yaxis()

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import attent
 from attent.views.build_scene import build_scene
+from attent.views.palette import color_map
 from attent.views.panel import kind_of
 from gallery.drawing import bar, matrix, sheet
 from gallery.encoder import Encoder, Reading
@@ -44,7 +45,7 @@ def grid(encoder: Encoder) -> Plate:
         for head in range(heads):
             axes = panels[layer][head]
             sign = SIGNS[names[indices[layer, head]]] if best[layer, head] > CALLED else ""
-            axes.imshow(reading.weights[layer, head].numpy(), vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
+            axes.imshow(reading.weights[layer, head].numpy(), vmin=0, vmax=1, cmap=color_map(), interpolation="nearest")
             axes.set_title(f"{layer}.{head} {sign}", fontsize=8, pad=2)
             axes.set_xticks([])
             axes.set_yticks([])

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from attent.comparison.length import compare
+from attent.comparison.results import COLORS, DASHES, MARKERS
 from attent.comparison.trainings import Options
 from attent.errors import DataError
-from gallery.drawing import COLORS, plain, sheet
+from gallery.drawing import plain, sheet
 from gallery.plates import Plate, Words
 
 # Updates of the short comparison that is run without JSON: enough to draw the figure, too few for conclusions.
@@ -43,9 +44,9 @@ def plate(values: Mapping[str, Any]) -> Plate:
     drawing = sheet(9.0, 3.6)
     panels = drawing.subplots(1, len(figures), squeeze=False).flatten()
     for axes, figure in zip(panels, figures, strict=True):
-        for series, color, mark in zip(figure["series"], COLORS, "os^Dv", strict=False):
+        for series, color, dash, mark in zip(figure["series"], COLORS, DASHES, MARKERS, strict=False):
             x, y, low, high = ([point[name] for point in series["points"]] for name in ("x", "y", "low", "high"))
-            axes.plot(x, y, color=color, marker=mark, markersize=4, linewidth=1.4, label=series["name"])
+            axes.plot(x, y, color=color, linestyle=dash, marker=mark, markersize=4, linewidth=1.4, label=series["name"])
             axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
         axes.set_ylim(bottom=0)
         plain(axes, figure["x"], figure["y"], figure["title"].split(":")[0])

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from matplotlib.colors import LinearSegmentedColormap
 
 from attent.attention.positions.sinusoidal import waves
-from gallery.drawing import BLUE, COLORS, GRAY, plain, sheet
+from attent.comparison.results import COLORS, DASHES
+from attent.views.palette import color
+from gallery.drawing import GRAY, KEY, QUERY, plain, sheet
 from gallery.plates import Plate, Words
 
 LENGTH, WIDTH = 100, 64
@@ -22,13 +25,14 @@ def plate() -> Plate:
     sides: Any = drawing.subfigures(1, 2)
     left, right = sides
     axes = left.subplots()
-    image = axes.imshow(table.numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    signed = LinearSegmentedColormap.from_list("signed", [KEY, color("paper"), QUERY])
+    image = axes.imshow(table.numpy(), cmap=signed, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     plain(axes, "feature: sines at even, cosines at odd numbers", "position")
     scale = left.colorbar(image, ax=axes, fraction=0.04, pad=0.02)
     scale.ax.tick_params(labelsize=8)
     above, below = right.subplots(2, 1)
-    for feature, color in zip((0, WIDTH // 4, WIDTH // 2), COLORS, strict=False):
-        above.plot(table[:, feature].numpy(), color=color, linewidth=1.2, label=f"feature {feature}")
+    for feature, hue, dash in zip((0, WIDTH // 4, WIDTH // 2), COLORS, DASHES, strict=False):
+        above.plot(table[:, feature].numpy(), color=hue, linestyle=dash, linewidth=1.2, label=f"feature {feature}")
     above.legend(frameon=False, fontsize=8, loc="upper right", ncols=3, bbox_to_anchor=(1.0, 1.25))
     plain(above, "position", "value")
     for position, style in zip(FROM, ("-", "--", ":"), strict=True):
@@ -36,7 +40,7 @@ def plate() -> Plate:
         below.plot(
             offsets.numpy(),
             products[position].numpy(),
-            color=BLUE,
+            color=QUERY,
             linestyle=style,
             linewidth=1.3,
             label=f"from {position}",

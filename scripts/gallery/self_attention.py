@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import attent
-from gallery.drawing import BLUE, GREEN, RED, bar, matrix, plain, sheet
+from gallery.drawing import KEY, QUERY, VALUE, bar, matrix, plain, sheet
 from gallery.encoder import Encoder
 from gallery.plates import Plate, Words
 
@@ -31,7 +31,7 @@ def plate(encoder: Encoder) -> Plate:
     bar(drawing, list(panels[:3]))
     diagonals = {name.split(":")[0]: alpha.diagonal() for name, alpha in weights.items()}
     across = torch.arange(len(reading.pieces))
-    for number, ((name, shares), color) in enumerate(zip(diagonals.items(), (BLUE, GREEN, RED), strict=True)):
+    for number, ((name, shares), color) in enumerate(zip(diagonals.items(), (QUERY, KEY, VALUE), strict=True)):
         panels[3].bar(across + 0.27 * (number - 1), shares.numpy(), width=0.25, color=color, label=name)
     panels[3].set_xticks(across.tolist(), reading.pieces, rotation=90)
     panels[3].legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, 1.3), ncols=1)

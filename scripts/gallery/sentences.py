@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gallery.drawing import BLUE, GRAY, RED, bar, matrix, plain, sheet
+from gallery.drawing import GRAY, KEY, QUERY, bar, matrix, plain, sheet
 from gallery.elsewhere import NUMBER, Elsewhere, elsewhere, of_similar_length
 from gallery.encoder import Encoder, Reading
 from gallery.plates import Plate, Words
@@ -143,8 +143,8 @@ def scatter(axes: Any, pair: Pair) -> None:
     weights, mean, high = (values.flatten().tolist() for values in (pair.weights, pair.others.mean, pair.others.high))
     top = 1.08 * max(*weights, *mean, 0.1)
     axes.plot([0, top], [0, top], color=GRAY, linewidth=0.8, linestyle="--")
-    axes.hlines(weights, mean, high, color=BLUE, alpha=0.25, linewidth=1)
-    axes.plot(mean, weights, "o", color=BLUE, markersize=4, alpha=0.7, markeredgewidth=0)
+    axes.hlines(weights, mean, high, color=QUERY, alpha=0.25, linewidth=1)
+    axes.plot(mean, weights, "o", color=QUERY, markersize=4, alpha=0.7, markeredgewidth=0)
     width = pair.weights.shape[1]
     for index in sorted(range(len(weights)), key=weights.__getitem__)[-NAMED:]:
         layer, head = divmod(index, width)
@@ -154,7 +154,7 @@ def scatter(axes: Any, pair: Pair) -> None:
             xytext=(4, 3),
             textcoords="offset points",
             fontsize=8,
-            color=RED,
+            color=KEY,
         )
     axes.set(xlim=(-0.02 * top, top), ylim=(-0.02 * top, top))
     row, column = pair.cell

@@ -14,7 +14,7 @@ from attent.runs.config import read_config
 from attent.tasks.stories import Story
 from attent.tasks.translation.translator import Translator, load
 from attent.views.build_scene import build_scene
-from gallery.drawing import RED, bar, matrix, sheet
+from gallery.drawing import KEY, bar, matrix, sheet
 from gallery.examples import example
 from gallery.plates import Plate, Words
 
@@ -90,5 +90,5 @@ def _draw(axes: Any, story: Story, heat_map: LabelledMap, sentence_numbers: Any)
         columns = [index for index, number in enumerate(numbers) if number == support]
         height = len(heat_map.rows) - 1
         axes.add_patch(
-            Rectangle((columns[0] - 0.5, -0.5), len(columns), height, fill=False, edgecolor=RED, linewidth=1.3)
+            Rectangle((columns[0] - 0.5, -0.5), len(columns), height, fill=False, edgecolor=KEY, linewidth=1.3)
         )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import attent
 from attent.views.palette import color, palette
 
+SOURCE = Path(attent.__file__).parent
 ROLES = ("query", "key", "value", "weight")
 SCHEMES = pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 # Simulations of color blindness at full severity on linear RGB: Machado, Oliveira and Fernandes 2009, table 1.
@@ -66,3 +70,14 @@ def test_the_scale_of_weights_runs_from_its_ground_in_one_direction(dark: bool) 
     if dark:
         # steps of equal lightness
         np.testing.assert_allclose(steps, steps.mean(), atol=0.6)
+
+
+def test_there_is_no_other_palette() -> None:
+    files = [path for ending in ("py", "js", "css", "html") for path in SOURCE.rglob(f"*.{ending}")]
+    others = {
+        f"{path.relative_to(SOURCE)}: {found}"
+        for path in files
+        if path.name != "tokens.css" and "walk" not in path.name
+        for found in re.findall(r"#[0-9a-fA-F]{6}\b|\brgba?\(\d|\bhsl\(", path.read_text(encoding="utf-8"))
+    }
+    assert not others

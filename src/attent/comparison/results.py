@@ -19,6 +19,7 @@ import numpy as np
 from attent.benchmark.report import Report, finite
 from attent.errors import AttentError
 from attent.runs.durable import new_file, write_text
+from attent.views.palette import color
 from attent.views.picture import new_figure
 
 RESAMPLES, LEVEL = 1000, 0.95
@@ -123,9 +124,10 @@ BLEU_OF_WORDS = Measure("BLEU", partial(_bleu_statistics, tokenize="none"), _ble
 BLEU = Measure("BLEU", partial(_bleu_statistics, tokenize="13a"), _bleu)
 
 
-# Wong (2011), "Points of view: Color blindness", https://doi.org/10.1038/nmeth.1618
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# Lines are told apart by color, marker and dash.
+COLORS = tuple(map(color, ("query", "key", "value", "weight", "ink", "quiet")))
+MARKERS = ("s", "D", "o", "^", "v", "P")
+DASHES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (4, 1, 1, 1, 1, 1)))
 DOTS_PER_INCH = 150
 # Characters per line of a title.
 TITLE_WIDTH = 80
@@ -278,7 +280,7 @@ def plot(figure: Figure) -> Any:
         slant = {"rotation": 40, "ha": "right"} if max(map(len, names)) > UPRIGHT_LETTERS else {}
         labels = [name if len(name) <= NAME_LETTERS else f"…{name[1 - NAME_LETTERS :]}" for name in names]
         axes.set_xticks(range(len(names)), labels, **slant)
-    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.grid(color=color("line"), linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     if len(figure.series) > 1:
@@ -289,8 +291,12 @@ def plot(figure: Figure) -> Any:
 
 def _plot_series(axes: Any, figure: Figure, number: int, names: list[str]) -> None:
     series = figure.series[number]
-    color = COLORS[number % len(COLORS)]
-    style = {"color": color, "marker": MARKERS[number % len(MARKERS)], "markersize": 4.5, "label": series.name}
+    style = {
+        "color": COLORS[number % len(COLORS)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "markersize": 4.5,
+        "label": series.name,
+    }
     y = [point.y for point in series.points]
     low = [point.y if point.low is None else point.low for point in series.points]
     high = [point.y if point.high is None else point.high for point in series.points]
@@ -304,5 +310,6 @@ def _plot_series(axes: Any, figure: Figure, number: int, names: list[str]) -> No
         axes.errorbar(x, y, yerr=errors, linestyle="none", capsize=2.5, linewidth=1.0, **style)
         return
     x = [point.x for point in series.points]
-    axes.plot(x, y, linewidth=1.5, markevery=max(len(x) // MARKERS_PER_LINE, 1), **style)
-    axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+    dash = DASHES[number % len(DASHES)]
+    axes.plot(x, y, linewidth=1.5, linestyle=dash, markevery=max(len(x) // MARKERS_PER_LINE, 1), **style)
+    axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
