@@ -41,16 +41,18 @@ if len(sys.argv) > 1:
     figure = Figure(figsize=(7.0, 5.5), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     line = np.linspace(2.0, 4.0, 201)
+    # colors count multiples of uniform: a weight of 1/400 is white
+    multiples, edge = weights * len(weights), color("quiet")
     shade = above.scatter(
-        averages, salaries / 1000, c=weights, s=14, cmap=color_map(), edgecolors=color("quiet"), linewidths=0.3
+        averages, salaries / 1000, c=multiples, s=14, cmap=color_map(), vmin=1, vmax=8, edgecolors=edge, linewidths=0.3
     )
     above.plot(line, model.predict(line[:, None]) / 1000, color=color("key"), label="m(average)")
     above.plot([QUERY], [expected / 1000], "o", color=color("key"), label=f"{QUERY}: {expected / 1000:.1f}")
     above.set_ylabel("starting salary, thousands (made up)")
     above.legend(frameon=False)
-    figure.colorbar(shade, ax=above, label=f"weight for {QUERY}")
+    figure.colorbar(shade, ax=above, label=f"weight for {QUERY}, × uniform")
     tenths = np.unique(averages)
-    below.bar(tenths, [weights[averages == tenth].sum() for tenth in tenths], width=0.08, color=color("query"))
+    below.bar(tenths, [weights[averages == tenth].sum() for tenth in tenths], width=0.08, color=color("weight"))
     for average in SHOWN:
         share = weights[np.isclose(averages, average)].sum()
         below.annotate(f"{share:.3f}", (average, share), ha="center", va="bottom", fontsize=8)
