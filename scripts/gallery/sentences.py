@@ -115,7 +115,7 @@ def plate(
             digits=2 if is_short else None,
             marked=[pair.cell],
         )
-        left.set_xlabel("rows look at columns", fontsize=8)
+        left.set_xlabel("from rows to columns", fontsize=8)
         if not is_short:
             bar(drawing, left)
         scatter(right, pair)
