@@ -22,6 +22,7 @@ import _training
 import torch
 
 from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info
+from attent.comparison.results import COLORS, DASHES, MARKERS
 from attent.devices import limit_heap_fragmentation
 from attent.models.settings import TRANSFORMER_PRESETS
 from attent.text import tokenizers
@@ -86,8 +87,9 @@ def draw(points: dict[str, list[Row]], paces: Sequence[ComputeConfig], out: Path
         figure, panels = pyplot.subplots(1, len(points), figsize=INCHES, sharey=True, layout="constrained")
         for panel, (name, rows) in zip(panels, points.items(), strict=True):
             sizes = [row[name] for row in rows]
-            for pace in paces:
-                panel.plot(sizes, [row[str(pace)] for row in rows], marker="o", label=str(pace))
+            for pace, hue, dash, mark in zip(paces, COLORS, DASHES, MARKERS, strict=False):
+                times = [row[str(pace)] for row in rows]
+                panel.plot(sizes, times, color=hue, linestyle=dash, marker=mark, label=str(pace))
             panel.set(xscale="log", xlabel=TITLES[name])
             panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
             panel.minorticks_off()

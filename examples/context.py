@@ -22,6 +22,7 @@ import attent
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.recipe import follow
 from attent.tasks.settings import parse
+from attent.views.palette import color
 
 # Two uses of each word: who, does what, with what.
 USES = {
@@ -141,7 +142,9 @@ def _draw(curves: dict[str, list[float]], path: str) -> None:
 
     axes = (figure := Figure((6.0, 3.6), layout="constrained")).subplots()
     for number, (name, curve) in enumerate(curves.items()):
-        axes.plot(curve, color=f"C{number // 2}", linestyle="--" if number % 2 else "-", marker="o", label=name)
+        word, other = divmod(number, 2)
+        hue, dash = color(("query", "key", "value")[word]), "--" if other else "-"
+        axes.plot(curve, color=hue, linestyle=dash, marker="sDo"[word], label=name)
     axes.set_xticks(range(len(curve)), ["embedding", *(f"layer {layer}" for layer in range(1, len(curve)))])
     axes.set_ylabel("cosine of the word's two vectors")
     axes.legend(frameon=False, fontsize=8)
