@@ -8,6 +8,7 @@ from attent.benchmark.report import Column, Report, ResultTable
 from attent.comparison import results
 from attent.comparison.results import Figure, ModelComparison, Point, Series, draw, plot
 from attent.errors import AttentError, RunError
+from attent.views.palette import color
 
 MACHINE = {"processor": "Abacus", "cores": 2, "threads": 1, "python": "3.11", "torch": "2.13", "system": "Linux"}
 
@@ -50,6 +51,16 @@ def result() -> ModelComparison:
     table = ResultTable("Losses", [Column("model", "model"), Column("loss", "loss", ".2f")], rows)
     report = Report("A comparison", MACHINE, [table], ["A note."])
     return ModelComparison("found", report, [Figure("lines", "Lines", "x", "y", [Series("one", POINTS)])])
+
+
+def test_lines_differ_by_color_marker_and_dash() -> None:
+    pytest.importorskip("matplotlib", reason="figures need matplotlib")
+    series = [Series(name, [Point(1, 2.0), Point(2, 3.0)]) for name in "abcdef"]
+    lines = plot(Figure("x", "X", "x", "y", series)).axes[0].get_lines()
+    roles = [color(role) for role in ("query", "key", "value", "weight", "ink", "quiet")]
+    assert [line.get_color() for line in lines] == roles
+    assert [line.get_linestyle() for line in lines[:4]] == ["-", "--", "-.", ":"]
+    assert len({line.get_marker() for line in lines}) == len({str(dash) for dash in results.DASHES}) == 6
 
 
 def test_tables_pictures_and_every_point_are_written(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from attent.models.rnn import RNN
 from attent.models.settings import DecoderSettings, EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
 from attent.views.blocks import draw
+from attent.views.palette import color, palette
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -213,3 +214,21 @@ def test_the_documentation_shows_the_figures_of_this_version(tmp_path: Path, par
     pages = [page.read_text(encoding="utf-8") for page in FIGURES.parent.glob("learn/*.md")]
     alternatives = re.findall(rf"!\[([^\]]+)\]\(\.\./figures/{part}\.svg\)", "".join(pages))
     assert len(alternatives) == 1 and len(alternatives[0]) > len(part)
+
+
+def test_only_attention_is_tinted_and_inputs_have_the_colors_of_their_roles(tmp_path: Path) -> None:
+    tinted = [
+        rect for rect in root_of(tmp_path, "layer", None).iter(f"{SVG}rect") if "attention" in rect.attrib["class"]
+    ]
+    assert len(tinted) == 3, "the encoder's, and two of the decoder"
+    root = root_of(tmp_path, "heads", None)
+    roles = {text.text: text.attrib["class"] for text in root.iter(f"{SVG}text")}
+    assert [roles[letter] for letter in "QKV"] == ["query", "key", "value"]
+    lines = [line.attrib["class"].split()[1] for line in root.iter(f"{SVG}polyline")]
+    assert [lines.count(role) for role in ("query", "key", "value")] == [3, 3, 3]
+    style = next(root.iter(f"{SVG}style")).text or ""
+    light, _, dark = style.partition("@media (prefers-color-scheme:dark)")
+    for rules, is_dark in ((light, False), (dark, True)):
+        assert f".line.key{{stroke:{color('key', dark=is_dark)}}}" in rules
+        assert f".attention{{fill:{palette(dark=is_dark)['ramp'][1]};stroke:{color('weight', dark=is_dark)}}}" in rules
+    assert ".line.key{stroke-dasharray" in style
