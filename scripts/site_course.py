@@ -26,7 +26,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     if page.file.src_uri not in COURSE:
         return markdown
     title, rest = markdown.split("\n", 1)
-    words = "[Does your text use other words?](../words.md)"
+    words = "[Other names for these terms](../words.md)"
     return f"{title}\n\n{head(page.file.src_uri, COURSE)}\n\n{words} · {rest.lstrip()}"
 
 

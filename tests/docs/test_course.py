@@ -38,7 +38,7 @@ def test_a_page_begins_with_the_page_before_and_ends_with_the_next(name: str) ->
     if index:
         assert f"({ORDER[index - 1]}.md)" in sections[0], "the page before"
     if index + 1 < len(ORDER):
-        assert sections[-1].startswith("What the next page mends\n") and f"({ORDER[index + 1]}.md)" in sections[-1]
+        assert sections[-1].startswith("What is still missing\n") and f"({ORDER[index + 1]}.md)" in sections[-1]
 
 
 def test_the_head_of_a_page_has_its_number_and_the_minutes_of_the_start_page() -> None:

@@ -316,7 +316,7 @@ def test_tokens_beyond_the_end_are_counted(opened: Any, window: Any, size: tuple
     end = view.locator(".list.rows").bounding_box()
     below = sum(token.bounding_box()["y"] > end["y"] + end["height"] - 12 for token in view.locator(".rows li").all())
     assert 0 < below < 700
-    assert view.inner_text(sign) == f"… {below} more"
+    assert view.inner_text(sign) == f"scroll: {below} more"
     window.picture(view, f"more-{size[0]}")
     view.locator(".rows li").last.scroll_into_view_if_needed()
     view.locator(sign).wait_for(state="hidden")

@@ -59,7 +59,7 @@ export function moreBelow(box, ...lists) {
     const end = box.getBoundingClientRect().bottom;
     const below = lists.map((list) => [...list.children].filter((child) => child.getBoundingClientRect().top > end - 12).length);
     const count = Math.max(...below);
-    sign.textContent = `… ${count.toLocaleString("en")} more`;
+    sign.textContent = `scroll: ${count.toLocaleString("en")} more`;
     sign.hidden = count === 0 || box.scrollHeight <= box.clientHeight + 1;
     box.classList.toggle("cut", !sign.hidden);
   };

@@ -59,7 +59,7 @@ function box(about, runs) {
   if (about.runs.some((run) => run.task === "translate")) {
     const beam = element("select", { on: { change: () => { given.beam = Number(beam.value); go(); } } });
     for (const [width, name] of BEAMS) beam.append(element("option", { value: String(width), text: name }));
-    line.append(element("label", { class: "choice" }, element("span", { text: "search" }), beam));
+    line.append(element("label", { class: "choice" }, element("span", { text: "decoding" }), beam));
   }
   const most = Math.max(...about.runs.map((run) => run.examples));
   if (most) {

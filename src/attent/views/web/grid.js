@@ -64,7 +64,7 @@ export class Grid {
     });
     this.table.style.setProperty("--heads", heads > 1 ? heads + 1 : 1);
     const names = [...Array(heads).keys()].map(String).concat(heads > 1 ? ["mean"] : []);
-    const header = element("div", { role: "row", class: "row" }, element("span", { role: "columnheader", class: "heading", text: layers.length > 1 ? "layer" : "" }),
+    const header = element("div", { role: "row", class: "row" }, element("span", { role: "columnheader", class: "heading", text: "layer" }),
       ...names.map((name) => element("span", { role: "columnheader", class: "heading", text: name })));
     this.cells = layers.map((_, layer) => names.map((name) => element("button", {
       type: "button", class: "head", role: "gridcell", tabindex: -1, "aria-label": called(layer, name),
@@ -139,7 +139,7 @@ export class Grid {
     const { layers } = this.group();
     const { layer, head } = this.state.values;
     const off = switches.has(layers[layer], head);
-    this.switch.textContent = head === "mean" ? "choose a head to switch it off" : `switch ${off ? "on" : "off"} head ${head}`;
+    this.switch.textContent = head === "mean" ? "to switch a head off, select it" : `switch ${off ? "on" : "off"} head ${head}`;
     this.switch.disabled = head === "mean";
     this.restore.hidden = !switches.off.length;
     this.restore.textContent = `switch all on (${switches.off.length})`;

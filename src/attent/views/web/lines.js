@@ -201,6 +201,8 @@ export class Lines {
       }
       this.reachable(each);
     }
+    // of a long text, the strongest weight is brought into sight
+    if (line && this.isLong) this.find(side === "row" ? "column" : "row", largest(line.values, 1)[0] ?? 0);
     this.links.draw(line && !this.isLong ? (line.lines ?? [line]).flatMap((one, which) => this.linksOf(one, places[which] ?? place, scale)) : []);
   }
 

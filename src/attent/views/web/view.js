@@ -30,7 +30,7 @@ export function show(root, source, begin = {}, signal = undefined, which = 0) {
   const notes = element("ul", { class: "notes" }, ...scene.notes.map((note) => element("li", { text: note })));
   const [lines, map, grid] = [new Lines(source, state), new Zoom(source, state, signal), new Grid(source, state, signal)];
   const isOpen = Boolean(root.querySelector("details.further[open]"));
-  const further = element("details", { class: "further", open: isOpen }, element("summary", { text: "More" }),
+  const further = element("details", { class: "further", open: isOpen }, element("summary", { text: "More: numbers, files, statistics" }),
     measures, lines.further, map.further, grid.further, about, notes);
   const picture = scene.picture ? [new Picture(source, state).node] : [];
   const sentence = element("div", { class: "sentence" });

@@ -186,7 +186,7 @@ function draw() {
     ...details("Where do Q, K, V come from?", [...order.slice(0, first - 3), ...parameters, "Q", "K", "V"]),
     ...details("How are scores computed?", order.slice(first, last).filter((name) => !row.includes(name))),
     ...details("What follows the output?", order.slice(last + 1).filter((name) => !parameters.includes(name))),
-    element("details", {}, element("summary", {}, "More"), element("p", { class: "small" }, `${kind}. ${about}`)));
+    element("details", {}, element("summary", {}, "What kind of numbers are these?"), element("p", { class: "small" }, `${kind}. ${about}`)));
   const longest = Math.max(...keys.map((key) => key.length));
   MAIN.classList.toggle("tall", longest > 4);
   MAIN.style.setProperty("--words", `${one(".words").offsetWidth + 8}px`);
