@@ -40,6 +40,12 @@ def on_page_content(html: str, *, config: Any, **_: Any) -> str:
     return PICTURE.sub(lambda found: described(found[1], (folder / found[2]).read_text(encoding="utf-8")), html)
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Return the page with a name for the theme's search, which has none."""
+    dialog = 'data-md-component="search" role="dialog"'
+    return output.replace(dialog, f'{dialog} aria-label="Search"')
+
+
 def described(text: str, picture: str) -> str:
     """Return an SVG with a name that screen readers say instead of its contents."""
     return picture.strip().replace("<svg ", f'<svg aria-label="{text}" ', 1)

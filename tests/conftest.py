@@ -260,6 +260,13 @@ class Window:
         page.screenshot(path=path, full_page=whole, animations="disabled")
         return path
 
+    def serious_faults(self, page: Any) -> list[str]:
+        """Return what axe-core calls serious or critical on a page; it sees everything that is open."""
+        folder = Path(pytest.importorskip("axe_core_python").__file__).parent
+        page.evaluate(f"{(folder / 'axe.min.js').read_text(encoding='utf-8')}; 0")
+        found = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")["violations"]
+        return [f"{each['id']}: {each['help']}" for each in found if each["impact"] in ("serious", "critical")]
+
     def check(self) -> None:
         """Close every page, and fail if there were faults."""
         while self._contexts:

@@ -11,7 +11,9 @@ import torch
 
 from attent.views.build_scene import build_scene
 from attent.views.pages.page import page
+from attent.views.render_walk import walk_page
 from attent.views.scene import Picture, Scene
+from attent.views.walk import walk
 
 pytestmark = pytest.mark.slow
 
@@ -358,3 +360,22 @@ def test_several_in_one_notebook_never_meet(window: Any, tmp_path: Path) -> None
         frame = view.frame_locator("iframe").nth(index)
         frame.locator(".map canvas").first.wait_for()
         assert frame.locator(".rows li").count() == length
+
+
+@pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), (NARROW, True)], ids=["wide", "narrow"])
+def test_axe_core_finds_nothing_serious(
+    opened: Any, window: Any, tmp_path: Path, size: tuple[int, int], dark: bool
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
+    for scene in (
+        make_scene(),
+        make_scene(700, 1),
+        make_scene(5, tokens=None, picture=Picture(pixels, (2, 2), "tokens")),
+    ):
+        view = opened(scene, size=size, dark=dark)
+        view.click("summary")
+        assert window.serious_faults(view) == []
+    view = window.open(walk_page(walk("The cat sat on the mat")).save(tmp_path / "walk.html"), size=size, dark=dark)
+    for summary in view.locator("summary").all():
+        summary.click()
+    assert window.serious_faults(view) == []
