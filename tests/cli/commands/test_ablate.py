@@ -111,7 +111,7 @@ def test_blanks_are_judged_as_evaluate_does(attent, filling_folder: Path, tmp_pa
     for metric in ("accuracy", "perplexity"):
         done = attent("ablate", filling_folder, repeated, "--metric", metric, "--json")
         judged = json.loads("\n".join(done.out))
-        assert judged["score"] == pytest.approx(values["ways"]["model"][metric])
+        assert judged["score"] == pytest.approx(values[metric])
         assert (judged["metric"], judged["examples"]) == (metric, 8)
         assert (
             f"1 lines of {repeated} have no word that this model knows, or more than it can read: left out" in done.err

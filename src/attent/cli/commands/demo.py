@@ -56,7 +56,7 @@ def demo(
     from attent.views.terminal import heat_map
 
     refuse((words and date, "--date is for the demo of dates, without --words"))
-    name = "words" if words else "dates"
+    device, name = device_of(training.values.get("device", AUTO)), "words" if words else "dates"
     run_settings, folder = override(settings.demo(name), **training.values), out or OUT[name]
     parts = phrases() if words else {}
     if words:
@@ -68,7 +68,7 @@ def demo(
         dates = run_settings.dates
         say(f"training on {dates.training_pairs:,} dates in {len(dates.locale_names)} locales, into {folder}")
     results = follow(run_settings, folder, replace=out is None)
-    translator = load(folder, device_of(training.values.get("device", AUTO)))
+    translator = load(folder, device)
     if words:
         english, french = zip(*((sentence.english, sentence.french) for sentence in parts["test"]), strict=True)
         results = {"held-out subjects of verbs": {"exact_match": exact_match(translator.translate(english), french)}}

@@ -23,7 +23,7 @@ export class Picture {
     this.node = element("section", { class: "picture", "aria-label": "picture" }, this.canvas, this.legend, this.readout, this.front);
     const labels = source.scene.texts[this.about.text].labels;
     for (let place = 0; place < this.about.before; place += 1) {
-      this.front.append(element("button", { type: "button", text: `from ${visible(labels[place])}`, on: { click: () => this.look(place) } }));
+      this.front.append(element("button", { type: "button", text: `weights from ${visible(labels[place])}`, on: { click: () => this.look(place) } }));
     }
     this.listen();
     this.once(source.pixels(), (bytes) => {

@@ -46,7 +46,7 @@ class Translator {
         element("section", { class: "card", "aria-label": "translation" }, this.output, this.alternatives, element("div", { class: "line" }, wish, this.copy))),
       element("div", { class: "line" }, this.status, this.again, this.keyLabel),
       this.links.node,
-      element("p", { class: "about" }, "For programs: ", element("a", { href: "spec", text: "the interface of this server" }), "."),
+      element("p", { class: "about" }, element("a", { href: "spec", text: "The API of this server" }), ", for programs."),
     ];
     this.counted();
     this.checkSwap();
@@ -74,6 +74,7 @@ class Translator {
   checkSwap() {
     const back = this.languages.find(({ code }) => code === this.target.value);
     this.swap.disabled = !this.language || !back?.targets.includes(this.language);
+    this.swap.title = this.swap.disabled ? "this server does not translate back" : "swap the languages";
   }
 
   swapped() {

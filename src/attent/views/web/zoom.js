@@ -26,7 +26,7 @@ export class Zoom {
     this.legend = element("div", { class: "legend" });
     this.options = element("div", { class: "options" });
     const button = (text, label, act) => element("button", { type: "button", text, "aria-label": label, on: { click: act } });
-    this.buttons = element("div", { class: "zooming" }, button("+", "zoom in", () => this.zoom(2)), button("−", "zoom out", () => this.zoom(0.5)), button("all", "show all of the matrix", () => this.fit()));
+    this.buttons = element("div", { class: "zooming" }, element("span", { text: "zoom" }), button("+", "zoom in", () => this.zoom(2)), button("−", "zoom out", () => this.zoom(0.5)), button("all", "show all of the matrix", () => this.fit()));
     this.node = element("section", { class: "map zoom", "aria-label": "matrix" }, this.readout,
       element("div", { class: "frame" }, this.canvas), element("div", { class: "under" }, this.legend, this.buttons), this.level);
     this.further = element("div", {}, element("h3", { text: "Matrix" }), this.options,
