@@ -54,3 +54,8 @@ def test_the_page_of_a_walk(attent, tmp_path: Path) -> None:
     assert done.out == str(walk("good dog")).splitlines()
     assert done.err == [f"written to {tmp_path / 'walk.html'}"]
     assert (tmp_path / "walk.html").read_text(encoding="utf-8") == walk_page(walk("good dog")).html
+
+
+def test_random_numbers_are_those_of_seed_0(attent) -> None:
+    assert attent("walk", "The cat sat", "--random").out == attent("walk", "The cat sat", "--seed", 0).out
+    assert attent("walk", "The cat sat", "--random").out != attent("walk", "The cat sat").out

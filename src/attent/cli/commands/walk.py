@@ -42,6 +42,7 @@ class TextOptions:
     vectors: Annotated[Path | None, Help("Text: file of word vectors (GloVe, word2vec, fastText).", "FILE")] = None
     width: Annotated[int | None, Bound(1, 64), Help("Text: width of random word vectors; 4 unless given.")] = None
     seed: Annotated[int | None, Bound(0, 2**63 - 1), Help("Text: seed of random, not trained, numbers.")] = None
+    random: Annotated[bool, Help("Text: random numbers, of seed 0 unless given.")] = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def _walk_run(
         raise ArgumentError(f"there is no run folder {folder}: quote a text of several words")
     of_text = asdict(text)
     of_text["no-scale"] = None if of_text.pop("scale") else True
+    of_text["random"] = of_text["random"] or None
     _refuse(of_text, "is for a text without a run: a run has its own")
     run = loading.stored_run(folder).tool
     from attent.views.walk import walk_run
@@ -122,6 +124,8 @@ def _walk_text(sentence: str, text: TextOptions, *, whole: bool) -> Walk:
     from attent.views.walk import walk as walk_text
 
     options = asdict(text)
+    if options.pop("random") and text.seed is None:
+        options["seed"] = 0
     if text.vectors is not None:
         from attent.text import word_vectors
 
