@@ -34,7 +34,7 @@
   const keys = WORDS.flatMap((word, which) => {
     const [x, y] = at(KEYS[which]);
     const mark = made("path", { class: "key-mark", d: `M${x} ${y - 7}l7 7l-7 7l-7-7z` });
-    return [arrow("key", KEYS[which]), mark, made("text", { class: "key-name", x: x + 10, y: y - 8 }, word)];
+    return [arrow("key", KEYS[which]), mark, made("text", { class: "key-name", x: x + (x > SIDE - 80 ? -10 : 10), y: y - 10, "text-anchor": x > SIDE - 80 ? "end" : "start" }, word)];
   });
   const plane = made("svg", { viewBox: `0 0 ${SIDE} ${SIDE}`, class: "plane" },
     made("text", { class: "axis", x: SIDE - 4, y: SIDE / 2 + 18, "text-anchor": "end" }, "adjective →"),
