@@ -148,7 +148,7 @@ def test_shells_complete_commands_and_options() -> None:
     assert "_ATTENT_COMPLETE=complete_bash" in script
     assert "complete -o default -F " in script
     assert complete("attent tra") == ["train", "translate"]
-    assert complete("attent train --log ") == ["tensorboard", "wandb", "mlflow"]
+    assert complete("attent train --log ") == ["tensorboard"]
 
 
 NAMES = ["translate RUN TEXT", "translate RUN 2026 --prefix TEXT", "show RUN TEXT", "walk RUN TEXT", "walk TEXT"]

@@ -30,7 +30,7 @@ from attent.training.autotune import Budget
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
 from attent.training.loop import TrainingResult, train
-from attent.training.progress import Progress, check_installed, open_loggers
+from attent.training.progress import Progress, check_installed, open_logger
 from attent.training.settings import CHANGEABLE_ON_RESUME
 
 
@@ -67,7 +67,7 @@ def follow(
         KeyboardInterrupt: after Ctrl-C; `resume` continues the run folder.
     """
     device = device_of(settings.training.device)
-    check_installed(settings.training.loggers)
+    check_installed(settings.training.log)
     with process_group(device) as processes:
         if not processes.is_rank0:
             return _train_as_worker(processes, device)
@@ -136,7 +136,7 @@ def resume(
                     f"{path} has no checkpoint to resume from; --init-from starts another run from its weights"
                 )
             state = None if checkpoint is None else read_state(checkpoint)
-            check_installed(settings.training.loggers)
+            check_installed(settings.training.log)
             vocabularies, task = Vocabularies.read(path, config), task_of(config.task)
             corpus = task.corpus(settings)
             if config.digests.get("held out") not in (None, task.held_out_digest(corpus)):
@@ -264,7 +264,7 @@ def _train(
     def announce(budget: Budget) -> list[str]:
         return replace(budget, validation_seconds=budget.epoch_seconds * evaluator.rows / len(examples)).lines()
 
-    with open_loggers(training.loggers, run.path, update) as log_scalars:
+    with open_logger(training.log, run.path, update) as log_scalars:
 
         def log(record: Mapping[str, Any]) -> None:
             run.log(record)

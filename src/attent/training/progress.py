@@ -1,27 +1,20 @@
-"""Training progress: loss and speed of recent updates, the status line that shows them, and loggers.
-
-TensorBoard, Weights & Biases and MLflow share one small interface; each is an optional dependency.
-"""
+"""Training progress: loss and speed of recent updates, the status line that shows them, and TensorBoard's events."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import torch
 from torch import Tensor
 
-from attent import bounded
-from attent.errors import ArgumentError, AttentError, DataError, needs, printable
-from attent.runs import durable
+from attent.errors import ArgumentError, AttentError, needs, printable
 
 # Seconds between records; reading the loss for a record waits for an accelerator.
 RECORD_INTERVAL = 1.0
@@ -33,15 +26,10 @@ ESTIMATE_SHARE, ESTIMATE_UPDATES, ESTIMATE_SECONDS = 0.01, 10, 5.0
 
 # A consumer of log records.
 Log = Callable[[Mapping[str, Any]], None]
+# The folder of events in the run folder, and the extra that writes them.
 FOLDER = "tensorboard"
-# The file in the run folder with the ids of the loggers' runs, so that a resumed training continues to write to them.
-IDS = "loggers.json"
-# Maximum size of that file in bytes, and the pattern of a valid id.
-LARGEST, ID = 2**12, re.compile(r"[\w-]{1,128}", re.ASCII)
-PROJECT = "attent"
-# The module to import for each logger, and its display name.
-MODULES = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
-TITLES = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
+# The module that writes events.
+MODULE = "torch.utils.tensorboard"
 
 
 def format_duration(seconds: float) -> str:
@@ -167,149 +155,41 @@ class Meter:
         }
 
 
-class Logger(Protocol):
-    """Interface of loggers, which record the scalars of a training."""
-
-    def log(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Record scalars by name, such as "training/loss", after an update."""
-        ...
-
-    def close(self) -> None:
-        """Write remaining records and close the logger."""
-        ...
-
-
-class TensorBoard:
-    """Writes events into the folder `tensorboard` of the run.
-
-    Args:
-        run: the run folder.
-        update: the update from which training resumes; later events are purged.
-    """
-
-    def __init__(self, run: Path, update: int = 0) -> None:
-        writer: Any = import_module(MODULES["tensorboard"])
-        self._writer = writer.SummaryWriter(str(run / FOLDER), purge_step=update + 1)
-
-    def log(self, step: int, scalars: Mapping[str, float]) -> None:
-        for name, value in scalars.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class WeightsAndBiases:
-    """Writes a run of the project "attent", named after the run folder.
-
-    The destination is configured with wandb's own environment variables.
-
-    Args:
-        run: the run folder.
-        update: the update from which training resumes; later records are left as they are.
-    """
-
-    def __init__(self, run: Path, update: int = 0) -> None:
-        wandb: Any = import_module(MODULES["wandb"])
-        run_id = read_id(run, "wandb") if update else None
-        options = {"id": run_id, "resume": "allow"} if run_id else {}
-        self._run = wandb.init(project=PROJECT, name=run.resolve().name, **options)
-        write_id(run, "wandb", self._run.id)
-
-    def log(self, step: int, scalars: Mapping[str, float]) -> None:
-        self._run.log(dict(scalars), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
-
-
-class MLflow:
-    """Writes a run named after the run folder; MLflow's own environment variables set the destination and experiment.
-
-    Args:
-        run: the run folder.
-        update: the update from which training resumes; records that are written again appear twice for an update.
-    """
-
-    def __init__(self, run: Path, update: int = 0) -> None:
-        self._mlflow: Any = import_module(MODULES["mlflow"])
-        run_id = read_id(run, "mlflow") if update else None
-        started = (
-            self._mlflow.start_run(run_id=run_id) if run_id else self._mlflow.start_run(run_name=run.resolve().name)
-        )
-        write_id(run, "mlflow", started.info.run_id)
-
-    def log(self, step: int, scalars: Mapping[str, float]) -> None:
-        self._mlflow.log_metrics(dict(scalars), step=step)
-
-    def close(self) -> None:
-        self._mlflow.end_run()
-
-
-LOGGERS: dict[str, Callable[[Path, int], Logger]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
-    "mlflow": MLflow,
-}
-
-
-def read_id(run: Path, name: str) -> str | None:
-    """Return the id of a logger's run for a run folder; None if there is none or the file is damaged."""
-    try:
-        ids = bounded.read_json(run / IDS, LARGEST)
-    except (OSError, DataError):
-        return None
-    run_id = ids.get(name) if isinstance(ids, dict) else None
-    return run_id if isinstance(run_id, str) and ID.fullmatch(run_id) else None
-
-
-def write_id(run: Path, name: str, run_id: str) -> None:
-    """Store the id of a logger's run in the run folder, along with those of other loggers."""
-    ids = {logger: value for logger in LOGGERS if (value := read_id(run, logger))}
-    durable.write_text(run / IDS, json.dumps(ids | {name: run_id}) + "\n")
-
-
-def check_installed(names: Sequence[str]) -> None:
-    """Check that the libraries of loggers are installed.
+def check_installed(log: str | None) -> None:
+    """Check that TensorBoard is installed if it is the logger.
 
     Raises:
-        ArgumentError: a library is missing.
+        ArgumentError: it is missing.
     """
-    for name in names:
-        with needs(f"--log {name} needs {TITLES[name]}", name, ArgumentError):
-            import_module(MODULES[name])
+    if log is not None:
+        with needs("--log tensorboard needs TensorBoard", FOLDER, ArgumentError):
+            import_module(MODULE)
 
 
 @contextmanager
-def open_loggers(
-    names: Sequence[str], run: Path | str, update: int = 0
-) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Open loggers, yield a function that writes a training record to all of them, and close them after the block.
+def open_logger(log: str | None, run: Path | str, update: int = 0) -> Iterator[Log]:
+    """Open a logger, yield a function that writes a training record to it, and close it after the block.
 
     Args:
-        names: the names of the loggers.
+        log: "tensorboard", which writes events into the folder `tensorboard` of the run; None for no logger.
         run: the run folder.
-        update: the update from which training resumes.
+        update: the update from which training resumes; later events are purged.
 
     Raises:
-        ArgumentError: a library is missing or cannot start.
+        ArgumentError: TensorBoard is missing.
     """
-    check_installed(names)
-    with ExitStack() as stack:
-        loggers: list[Logger] = []
-        for name in names:
-            try:
-                loggers.append(LOGGERS[name](Path(run), update))
-            # each library has its own errors, such as one about a missing login
-            except Exception as error:
-                raise ArgumentError(f"--log {name}: {TITLES[name]} cannot start: {error}") from error
-            stack.callback(loggers[-1].close)
+    check_installed(log)
+    if log is None:
+        yield lambda record: None
+        return
+    module: Any = import_module(MODULE)
+    with module.SummaryWriter(str(Path(run) / FOLDER), purge_step=update + 1) as writer:
 
         def write(record: Mapping[str, Any]) -> None:
             if "update" in record:
-                for logger in loggers:
-                    logger.log(record["update"], scalars(record))
+                for name, value in scalars(record).items():
+                    writer.add_scalar(name, value, record["update"])
+                writer.flush()
 
         yield write
 

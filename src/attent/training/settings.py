@@ -147,8 +147,8 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
     save_every: int | None = Field(
         default=None, ge=1, description="Updates between checkpoints, in addition to those after validations."
     )
-    log: Literal["tensorboard", "wandb", "mlflow"] | None = Field(
-        default=None, description="Also write losses, scores and speed to this logger; wandb is Weights & Biases."
+    log: Literal["tensorboard"] | None = Field(
+        default=None, description="Also write losses, scores and speed to this logger."
     )
     freeze: tuple[str, ...] = Field(
         default=(),
@@ -160,11 +160,6 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
         lt=2**63,
         description="Seed of the initial weights, data order and dropout; on one machine it determines the result.",
     )
-
-    @property
-    def loggers(self) -> tuple[str, ...]:
-        """The names of the loggers, see `attent.training.progress`."""
-        return () if self.log is None else (self.log,)
 
     @model_serializer(mode="wrap")
     def _without_new(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
