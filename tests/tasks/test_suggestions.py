@@ -6,7 +6,6 @@ from attent.tasks.settings import RunSettings
 from attent.tasks.suggestions import (
     MASKED_EPOCHS,
     MIN_UPDATES,
-    shortage,
     suggest,
     suggest_labelled,
     suggest_pictures,
@@ -14,7 +13,6 @@ from attent.tasks.suggestions import (
     suggest_vectors,
     summary,
 )
-from attent.training.loop import TrainingResult
 from attent.training.optimizer import SCHEDULES, warmup_updates
 from attent.training.settings import TrainingSettings
 
@@ -68,21 +66,6 @@ def test_by_hand() -> None:
     blanks = suggest(2_000, epochs=MASKED_EPOCHS, label_smoothing=0.0)["training"]
     assert (blanks["updates"], blanks["label_smoothing"]) == (2340, 0.0)
     assert suggest(2_000)["training"]["label_smoothing"] == 0.1
-
-
-def test_a_short_training_says_how_long_it_should_be() -> None:
-    def line(pairs: int, reached: int, seconds: float, epochs: float, **limits: int) -> str:
-        result = TrainingResult(reached, reached, seconds, 1.0, "float32", 1, "cpu", {}, epochs)
-        return shortage(TrainingSettings(batch_tokens=1024, **limits), result, pairs) or ""
-
-    told = "training was short for 29,000 pairs: 1.25 epochs of the recommended 25, which take --minutes 80"
-    assert line(29_000, 600, 240.5, 1.25, minutes=4) == told
-    told = "2.5 epochs of the recommended 20, which take --updates 800"
-    assert line(2_000, 100, 9.0, 2.5, updates=100).endswith(told)
-    assert line(29_000, 600, 240.5, 1.25, updates=5000, minutes=4).endswith("--minutes 80")
-    assert line(29_000, 5000, 24.5, 1.25, updates=5000, minutes=4).endswith("--updates 100000")
-    # long enough, or without patience
-    assert line(29_000, 600, 240.5, 8.4, minutes=4) == line(29_000, 600, 200.0, 1.0, minutes=4) == ""
 
 
 @pytest.mark.parametrize(

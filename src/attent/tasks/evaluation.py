@@ -50,12 +50,10 @@ class Evaluator(ABC):
     Attributes:
         search: search settings of a translation model.
         rows: number of validation examples if validation takes about as long per example as training; 0 if much less.
-        reads_sentences: whether its training can be short by the epochs that `attent.tasks.suggestions` recommends.
     """
 
     search: SearchSettings = GREEDY
     rows: int = 0
-    reads_sentences: bool = False
 
     @abstractmethod
     def validate(self, say: Say) -> dict[str, float]:

@@ -21,7 +21,6 @@ from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks import word_vectors
 from attent.tasks.evaluation import Results, Say
 from attent.tasks.settings import RunSettings
-from attent.tasks.suggestions import shortage
 from attent.tasks.task import Vocabularies, task_of
 from attent.text.batches import Examples
 from attent.text.readers import STANDARD_INPUT
@@ -282,8 +281,6 @@ def _train(
             checkpoints=Checkpoints(run.path, training, run.sync_log),
             processes=processes,
         )
-    if evaluator.reads_sentences and (line := shortage(training, trained, len(examples))):
-        progress.say(f"{line}; attent train --resume {run.path} continues it")
     results = evaluator.results(trained.validation)
     _finish(run, config, model, trained, results)
     return processes.from_rank0(lambda: results)
@@ -291,8 +288,7 @@ def _train(
 
 def _finish(run: RunWriter, config: RunConfig, model: Any, trained: TrainingResult, results: Results) -> None:
     """Save the model and the outcome, under key names compatible with earlier run folders."""
-    outcome = {name: value for name, value in asdict(trained).items() if name != "epochs"}
-    training = config.training | {"outcome": outcome}
+    training = config.training | {"outcome": asdict(trained)}
     run.finish(config.model_copy(update={"training": training, "results": results}), model)
 
 

@@ -8,16 +8,10 @@ Transformer translates best (Wu et al. 2021, §4.2, arXiv:2105.14462).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from attent.errors import ArgumentError, DataError
 from attent.text.readers import STANDARD_INPUT, read_lines
-from attent.training.optimizer import fraction_done
-
-if TYPE_CHECKING:
-    from attent.training.loop import TrainingResult
-    from attent.training.settings import TrainingSettings
 
 # Settings by the name of their table.
 Tables = dict[str, dict[str, Any]]
@@ -66,8 +60,6 @@ BY_PAIRS = (
 # Trainings of at most this many minutes use a small model and small batches, since they benefit from more updates. The
 # dropout is for many pairs, each of which is seen only a few times.
 SHORT_MINUTES, SHORT_DROPOUT = 10, 0.1
-# A training that ends before this share of the suggested epochs is reported as short.
-SHORTAGE = 1 / 3
 
 
 def count_lines(files: Mapping[str, str]) -> tuple[int, int]:
@@ -107,7 +99,7 @@ def suggest(
         epochs: factor applied to a translator's number of epochs.
         label_smoothing: label smoothing of the loss.
     """
-    size = _size(pairs)
+    size = next(size for size in BY_PAIRS if pairs < size.below)
     if minutes is not None and minutes <= SHORT_MINUTES:
         dropout = size.dropout if size is BY_PAIRS[0] else SHORT_DROPOUT
         size = size._replace(
@@ -132,25 +124,6 @@ def suggest(
             "validate_every": validate_every,
         },
     }
-
-
-def _size(pairs: int) -> Size:
-    return next(size for size in BY_PAIRS if pairs < size.below)
-
-
-def shortage(training: TrainingSettings, result: TrainingResult, pairs: int) -> str | None:
-    """Return a message with the recommended limit if a translator's training ended long before it, else None."""
-    epochs, done = _size(pairs).epochs, max(result.epochs, 1e-9)
-    if done >= SHORTAGE * epochs or fraction_done(training, result.updates, result.seconds) < 1:
-        return None
-    factor = epochs / done
-    by_updates = training.minutes is None or result.updates == training.updates
-    limit = (
-        f"--updates {ceil(result.updates * factor)}"
-        if by_updates
-        else f"--minutes {ceil((training.minutes or 0) * factor)}"
-    )
-    return f"training was short for {pairs:,} pairs: {done:.3g} epochs of the recommended {epochs}, which take {limit}"
 
 
 def suggest_labelled(texts: int, minutes: float | None = None) -> Tables:

@@ -344,11 +344,6 @@ class BatchStream(Iterator[B]):
         """The number of batches in this epoch."""
         return len(self._plan)
 
-    @property
-    def epochs(self) -> float:
-        """The number of passes through the data so far, fractions included."""
-        return self.position[0] + self.position[1] / len(self._plan)
-
     def __next__(self) -> B:
         return self._augmented(self.next_rows())
 

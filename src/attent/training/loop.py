@@ -61,7 +61,6 @@ class TrainingResult:
         threads: the number of CPU threads.
         device: the training device, such as "cpu".
         validation: the validation scores of these weights.
-        epochs: the number of passes through the examples, fractions included.
     """
 
     updates: int
@@ -72,7 +71,6 @@ class TrainingResult:
     threads: int
     device: str
     validation: dict[str, float]
-    epochs: float = 0.0
 
 
 def train(
@@ -363,9 +361,7 @@ class Training:
         if fault := rate_fault(self.settings, state.update, self.fraction_done, self.module.to_logits.in_features):
             self._progress.say(fault)
         scores, device = self.early_stopping.state.scores_of(best_update), described(self.device)
-        return TrainingResult(
-            state.update, best_update, self.meter.seconds, state.loss, *state.pace, device, scores, self.batches.epochs
-        )
+        return TrainingResult(state.update, best_update, self.meter.seconds, state.loss, *state.pace, device, scores)
 
 
 @contextmanager

@@ -344,7 +344,6 @@ class TranslationEvaluator(Evaluator):
 
     def __init__(self, translator: Translator, corpus: ParallelCorpus, size: BatchSize) -> None:
         self._translator, self._corpus, self._size = translator, corpus, size
-        self.reads_sentences = isinstance(corpus, TextFilesCorpus)
         longest, longest_source = translator.model.longest, translator.longest_source
         # BOS takes a position too
         limits = (inf if longest_source is None else longest_source, inf if longest is None else longest - 1)
