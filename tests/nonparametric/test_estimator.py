@@ -183,19 +183,28 @@ def test_wrong_settings(settings: dict[str, Any], error: type[AttentError], mess
         AttentionRegressor(1.0).fit([[-1.0], [1.0]], [3.0, 7.0], [1, -3])
 
 
-def test_dates_count_as_days() -> None:
+def test_dates_are_refused_and_their_days_are_features() -> None:
+    days = np.datetime64("2020-01-01") + np.arange(4)[:, None]
+    y, numbers = np.arange(4.0), (days - np.datetime64(0, "D")) / np.timedelta64(1, "D")
+    model = AttentionRegressor(1.0).fit(numbers, y)
+    assert model.predict(numbers[:1])[0] < 1.0
+    assert AttentionRegressor(1.0).fit(numbers.tolist(), y).n_features_in_ == 1
+    for dates in (days, days - days[0]):
+        for read in (
+            lambda dates=dates: AttentionRegressor(1.0).fit(dates, y),
+            lambda dates=dates: model.predict(dates),
+        ):
+            with pytest.raises(
+                ArgumentError, match=r"^features must be numbers, got dates or durations: convert them to days"
+            ):
+                read()
+
+
+def test_columns_of_dates_are_refused() -> None:
     pandas = pytest.importorskip("pandas", reason="columns of dates need pandas")
-    days, numbers = pandas.date_range("2020-01-01", periods=60), np.arange(60.0)[:, None]
-    y = np.sin(np.arange(60) / 5)
-    expected = AttentionRegressor().fit(numbers, y)
-    frame = pandas.DataFrame({"day": days.tz_localize("UTC")})
-    for dates in (frame, days.to_numpy()[:, None]):
-        model = AttentionRegressor().fit(dates, y)
-        np.testing.assert_allclose(model.bandwidth_, expected.bandwidth_, rtol=1e-6)
-        np.testing.assert_allclose(model.predict(dates), expected.predict(numbers), rtol=1e-6)
-    table = frame.assign(size=0.0)
-    mixed, single = AttentionRegressor([3.0, 1.0]).fit(table, y), AttentionRegressor(3.0).fit(frame, y)
-    assert list(mixed.feature_names_in_) == ["day", "size"]
-    np.testing.assert_allclose(mixed.predict(table), single.predict(frame))
-    with pytest.raises(ValueError, match="NaN"):
-        model.predict(np.array([["NaT"]], dtype="datetime64[D]"))
+    days = pandas.date_range("2020-01-01", periods=4)
+    for dates in (days, days.tz_localize("UTC"), days - days[0]):
+        frame = pandas.DataFrame({"size": 0.0, "day": dates})
+        with pytest.raises(ArgumentError, match=r"^features must be numbers, got dates or durations"):
+            AttentionRegressor(1.0).fit(frame, np.arange(4.0))
+        assert AttentionRegressor(1.0).fit(frame[["size"]], np.arange(4.0)).n_features_in_ == 1

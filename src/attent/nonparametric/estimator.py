@@ -167,27 +167,17 @@ with needs("AttentionRegressor needs scikit-learn", "regression"):
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 
-def dates_as_days(X: Any) -> Any:
-    """Return an array or a DataFrame with its dates as days since 1970, in UTC if they have a time zone.
+def refuse_dates(X: Any) -> None:
+    """Refuse an array or a DataFrame with dates or durations, whose numbers depend on their unit.
 
-    Missing dates become NaN.
+    Raises:
+        ArgumentError: it has some.
     """
-    if isinstance(X, np.ndarray):
-        return _days(X) if X.dtype.kind == "M" else X
-    kinds = [getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())] if hasattr(X, "iloc") else []
-    if "M" not in kinds:
-        return X
-    # by position, since two columns may have one name
-    columns = [X.iloc[:, index] for index in range(X.shape[1])]
-    days = [
-        _days(column.to_numpy("datetime64[us]")) if kind == "M" else column
-        for kind, column in zip(kinds, columns, strict=True)
-    ]
-    return type(X)(dict(enumerate(days)), index=X.index).set_axis(X.columns, axis=1)
-
-
-def _days(dates: np.ndarray) -> np.ndarray:
-    return (dates - np.datetime64(0, "D")) / np.timedelta64(1, "D")
+    if any(getattr(dtype, "kind", None) in ("m", "M") for dtype in getattr(X, "dtypes", [getattr(X, "dtype", None)])):
+        raise ArgumentError(
+            "features must be numbers, got dates or durations: convert them to days by "
+            "(dates - numpy.datetime64(0, 'D')) / numpy.timedelta64(1, 'D')"
+        )
 
 
 class AttentionRegressor(RegressorMixin, BaseEstimator):
@@ -233,19 +223,18 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         """Store the data, and learn the bandwidths unless they are given.
 
         Args:
-            X: (n, D) numbers; dates are converted to days, and their bandwidth is in days.
+            X: (n, D) numbers.
             y: (n,) or (n, outputs) numbers.
             sample_weight: (n,) ≥ 0, multiplies the kernel weight of each sample: 2 is the same as giving the sample
                 twice, 0 the same as omitting it. Leave-one-out still leaves out a whole sample, and weights its error
                 by the sample's weight; "rule" uses (Σw)²/Σw² as n. Both depend only on the ratios of the weights.
 
         Raises:
-            ArgumentError: an invalid setting.
+            ArgumentError: an invalid setting, or dates.
         """
         kernel = get_kernel(self.kernel)
-        X, y = validate_data(
-            self, dates_as_days(X), y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
-        )
+        refuse_dates(X)
+        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True)
         self._type = X.dtype
         # copies: arrays shared with pandas and others can be read-only, and must not change later
         self.X_, self.y_ = X.astype(np.float64), np.array(y, dtype=np.float64, order="C")
@@ -319,9 +308,8 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
 
     def _queries(self, X: Any) -> torch.Tensor:
         check_is_fitted(self)
-        return self._scale(
-            np.asarray(validate_data(self, dates_as_days(X), dtype=(np.float64, np.float32), reset=False))
-        )
+        refuse_dates(X)
+        return self._scale(np.asarray(validate_data(self, X, dtype=(np.float64, np.float32), reset=False)))
 
     def _scale(self, X: np.ndarray) -> torch.Tensor:
         """Return points relative to the mean of the data, in units of the bandwidths."""
