@@ -75,13 +75,6 @@ def test_a_key_has_its_own_limit(serve: Serve, keys: Path) -> None:
     assert [client.post("/translate", json=ASK).status_code for _ in range(2)] == [200, 429]
 
 
-def test_who_goes_on_is_refused_altogether(serve: Serve) -> None:
-    client = serve(req_limit=0, req_flood_threshold=2)
-    answers = [client.post("/translate", json=ASK) for _ in range(3)]
-    assert [answer.status_code for answer in answers] == [429, 429, 403]
-    assert answers[-1].json() == {"error": "Too many request limits violations"}
-
-
 def test_an_address_is_believed_of_a_trusted_proxy_alone(serve: Serve) -> None:
     def statuses(**settings: object) -> list[int]:
         client = serve(req_limit=1, **settings)

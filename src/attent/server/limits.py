@@ -23,7 +23,6 @@ MAX_CLIENTS = 100_000
 MAX_KEYS_FILE = 2**20
 # Maximum characters of an address; a proxy may forward one that a client made up.
 MAX_ADDRESS = 64
-HOUR = 60 * MINUTE
 
 
 def read_keys(file: Path) -> dict[bytes, int | None]:
@@ -93,12 +92,10 @@ class Client:
     Args:
         spent: the time, on the monotonic clock, and the number of texts of each request in the last minute.
         texts: the sum of these numbers.
-        violations: the times of refusals for too many texts in the last hour.
     """
 
     spent: deque[tuple[float, int]] = field(default_factory=deque)
     texts: int = 0
-    violations: deque[float] = field(default_factory=deque)
 
 
 class Gatekeeper:
@@ -189,19 +186,12 @@ class Gatekeeper:
         return client
 
     def _count(self, client: Client, limit: int, texts: int, *, is_admitted: bool) -> None:
-        now, threshold = time.monotonic(), self._settings.req_flood_threshold
+        now = time.monotonic()
         while client.spent and client.spent[0][0] <= now - MINUTE:
             client.texts -= client.spent.popleft()[1]
-        while client.violations and client.violations[0] <= now - HOUR:
-            client.violations.popleft()
-        if not is_admitted:
-            if 0 <= threshold <= len(client.violations):
-                raise RequestError(403, "Too many request limits violations")
-            if client.texts + texts > limit:
-                if threshold >= 0:
-                    client.violations.append(now)
-                wait = client.spent[0][0] + MINUTE - now if client.spent else MINUTE
-                raise RequestError(429, f"Slowdown: {limit} per 1 minute", {"Retry-After": str(max(round(wait), 1))})
+        if not is_admitted and client.texts + texts > limit:
+            wait = client.spent[0][0] + MINUTE - now if client.spent else MINUTE
+            raise RequestError(429, f"Slowdown: {limit} per 1 minute", {"Retry-After": str(max(round(wait), 1))})
         client.spent.append((now, texts))
         client.texts += texts
 

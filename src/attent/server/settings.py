@@ -40,9 +40,6 @@ class ServerSettings:
     req_limit: Annotated[
         int, Bound(-1), Help("Maximum texts per minute for each address or key; -1 for no limit.")
     ] = -1
-    req_flood_threshold: Annotated[
-        int, Bound(-1), Help("Block an address after this many refused requests within an hour; -1 for never.")
-    ] = -1
     api_keys_file: Annotated[
         Path | None, Help("File of API keys: lines of key, space, texts per minute; 0 blocks the key.")
     ] = None

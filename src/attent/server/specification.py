@@ -59,7 +59,7 @@ def _parameters(kind: type[Parameters]) -> Schema:
 FORMS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
 ERRORS = {
     400: "A parameter is missing or wrong, a language is not served, or an API key is needed.",
-    403: "The API key is unknown, there were too many refusals, or the server does not do this.",
+    403: "The API key is unknown, or the server does not do this.",
     413: "The body is too large.",
     429: ("Too many texts per minute, a full queue, or too many pending bytes: Retry-After has the seconds to wait."),
     500: "An unexpected error.",
