@@ -153,7 +153,7 @@ def settled(page: Any) -> None:
     before, quiet = None, 0
     while quiet < 3:
         now = page.evaluate(SEEN)
-        is_waiting = now["isPale"] or now["status"].endswith("…") or now["row"] is None and not now["isWrong"]
+        is_waiting = now["isPale"] or now["status"].endswith("…") or (now["row"] is None and not now["isWrong"])
         quiet = quiet + 1 if now == before and not is_waiting else 0
         before = now
         page.wait_for_timeout(30)
