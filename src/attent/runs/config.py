@@ -14,7 +14,7 @@ from attent import bounded, registry
 from attent.errors import DataError, RunError, first_fault
 from attent.models.settings import ModelSettings, TransformerSettings
 from attent.runs.durable import write_text
-from attent.runs.old_formats import present_config
+from attent.runs.old_formats import present_config, present_log
 from attent.text.settings import LANGUAGE, VectorsSettings
 
 DType = Literal["float32", "bfloat16", "int8"]
@@ -216,7 +216,9 @@ def read_config(path: Path | str) -> RunConfig:
             f"{file} has format {content['format']}, written by attent {newer}; this attent reads up to {FORMAT}"
         )
     try:
-        return RunConfig.model_validate(content if content["format"] == FORMAT else present_config(content))
+        return RunConfig.model_validate(
+            present_log(content if content["format"] == FORMAT else present_config(content))
+        )
     except ValidationError as error:
         raise RunError(f"{file} is damaged: {first_fault(error)}") from error
 

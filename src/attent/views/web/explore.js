@@ -7,7 +7,7 @@ import { Viewed } from "./viewed.js";
 
 // Milliseconds of quiet after which what was typed is read.
 const QUIET = 350;
-const BEAMS = [[1, "greedy"], [2, "beam of 2"], [5, "beam of 5"]];
+const BEAMS = [[1, "the most likely"], [2, "by a beam search of 2"], [5, "by a beam search of 5"]];
 
 async function start(root) {
   // behind it stands what is looked at
@@ -59,7 +59,7 @@ function box(about, runs) {
   if (about.runs.some((run) => run.task === "translate")) {
     const beam = element("select", { on: { change: () => { given.beam = Number(beam.value); go(); } } });
     for (const [width, name] of BEAMS) beam.append(element("option", { value: String(width), text: name }));
-    line.append(element("label", { class: "choice" }, element("span", { text: "decoding" }), beam));
+    line.append(element("label", { class: "choice" }, element("span", { text: "each word" }), beam));
   }
   const most = Math.max(...about.runs.map((run) => run.examples));
   if (most) {

@@ -31,7 +31,7 @@ export class Grid {
     this.restore = element("button", { type: "button", on: { click: () => { source.switches.clear(); this.offer(); } } });
     const switching = source.switches ? [element("div", { class: "options" }, this.switch, this.restore)] : [];
     this.title = element("h2");
-    this.node = element("section", { class: "grid", "aria-label": "heads" }, this.title, element("div", { class: "frame" }, this.table), this.wrong, ...switching);
+    this.node = element("section", { class: "grid", "aria-label": "heads" }, this.title, element("div", { class: "frame" }, this.table), element("p", { class: "about", text: `Select a map to show that head${source.switches ? ", or to switch it off" : ""}.` }), this.wrong, ...switching);
     this.further = element("div", {}, element("h3", { text: "Heads" }), this.options, this.summary);
     this.table.addEventListener("keydown", (event) => this.key(event));
     state.follow((_, changed) => {
@@ -139,8 +139,8 @@ export class Grid {
     const { layers } = this.group();
     const { layer, head } = this.state.values;
     const off = switches.has(layers[layer], head);
-    this.switch.textContent = head === "mean" ? "to switch a head off, select it" : `switch ${off ? "on" : "off"} head ${head}`;
-    this.switch.disabled = head === "mean";
+    this.switch.textContent = `switch ${off ? "on" : "off"} head ${head}`;
+    this.switch.hidden = head === "mean";
     this.restore.hidden = !switches.off.length;
     this.restore.textContent = `switch all on (${switches.off.length})`;
     this.cells?.forEach((row, place) => row.forEach((cell, which) => {
