@@ -59,6 +59,8 @@ def over_cell(view: Any, row: int, column: int, side: int) -> None:
     assert side * CELL < box["width"]
     right, bottom = box["x"] + box["width"] - 2, box["y"] + box["height"] - 2
     view.mouse.move(right - (side - column - 0.5) * CELL, bottom - (side - row - 0.5) * CELL)
+    # drawn before the next frame
+    view.wait_for_timeout(100)
 
 
 def shown_value(view: Any) -> float:
@@ -120,6 +122,7 @@ def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
     view.keyboard.press("PageUp")
     view.keyboard.press("ArrowDown")
     view.keyboard.press("End")
+    view.locator(".map .readout[data-row='1'][data-column='4']").wait_for()
     assert shown_value(view) == pytest.approx(weights(scene, 1, None, 1)[4].item(), rel=1e-3)
     view.focus(".head[aria-selected=true]")
     view.keyboard.press("Home")

@@ -53,7 +53,9 @@ export function listen(zoom) {
 
 function key(zoom, event) {
   const { scale, pyramid } = zoom;
-  const arrows = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  const arrows = {
+    ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -Infinity], End: [0, Infinity], PageUp: [-10, 0], PageDown: [10, 0],
+  };
   const acts = { "+": () => zoom.zoom(2, middle(zoom)), "=": () => zoom.zoom(2, middle(zoom)), "-": () => zoom.zoom(0.5, middle(zoom)), 0: () => zoom.fit(), Enter: () => zoom.choose(zoom.cell) };
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key in arrows) {
