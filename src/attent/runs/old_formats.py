@@ -37,9 +37,9 @@ def present_config(content: dict[str, Any]) -> dict[str, Any]:
 
 def present_log(content: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a config.json of the current format without a logger that is no longer supported."""
-    training = content.get("training")
-    is_former = isinstance(training, dict) and training.get("log") in ("wandb", "mlflow")
-    return content | {"training": {**training, "log": None}} if is_former else content
+    if isinstance(training := content.get("training"), dict) and training.get("log") in ("wandb", "mlflow"):
+        return content | {"training": {**training, "log": None}}
+    return content
 
 
 def present_name(tensor: str) -> str:
