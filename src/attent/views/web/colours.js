@@ -16,9 +16,9 @@ export function token(name) {
 
 /** The colours of today, red, green and blue of each of 256 steps. */
 function table() {
-  const ramp = token("ramp");
-  if (made?.ramp === ramp) return made.colours;
-  const stops = ramp.split(/\s+/).map((hex) => [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16)));
+  // not read from the style sheet for each token or cell, which would compute styles anew each time
+  if (made?.isDark === dark.matches) return made.colours;
+  const stops = token("ramp").split(/\s+/).map((hex) => [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16)));
   const colours = new Uint8ClampedArray(STEPS * 3);
   for (let step = 0; step < STEPS; step += 1) {
     const place = (step / (STEPS - 1)) * (stops.length - 1);
@@ -27,7 +27,7 @@ function table() {
       colours[3 * step + channel] = stops[low][channel] + (stops[low + 1][channel] - stops[low][channel]) * (place - low);
     }
   }
-  made = { ramp, colours };
+  made = { isDark: dark.matches, colours };
   return colours;
 }
 
@@ -105,22 +105,34 @@ export function topOf(values) {
   return top;
 }
 
-/** The entropy of a row as a share of its largest, that of uniform weights. */
-export function evenness(values, allowed) {
-  let [total, sum] = [0, 0];
+/** Whether a row's entropy is nearly that of uniform weights; a row with a single key is not uniform. */
+function isUniform(values, allowed) {
+  let [total, entropy] = [0, 0];
   for (const value of values) total += Math.max(value, 0) || 0;
-  for (const value of values) if (value > 0) sum -= (value / total) * Math.log(value / total);
-  return total > 0 && allowed > 1 ? sum / Math.log(allowed) : 0;
+  for (const value of values) if (value > 0) entropy -= (value / total) * Math.log(value / total);
+  return total > 0 && allowed > 1 && entropy >= UNIFORM * Math.log(allowed);
 }
 
-/** Whether a row's weights are nearly the same; a row with a single key is not. */
-export function isUniform(values, allowed) {
-  return evenness(values, allowed) >= UNIFORM;
+/** What is said of a row of weights that is nearly uniform; nothing of another row, or of numbers that are no weights. */
+export function uniformly(values, scale, row) {
+  const allowed = scale.allowed(row);
+  return scale.ends[1] !== null && isUniform(values, allowed) ? `nearly uniform: about 1/${allowed} each` : "";
+}
+
+/** How thick the link of a number is, 0 to 1: its weight, or its share of the largest of numbers that are no weights. */
+export function thickness(values, scale, place) {
+  return Math.abs(values[place]) / (scale.ends[1] === null ? topOf(values) : 1);
+}
+
+/** Shade a token by its share of a scale. */
+export function tint(item, part) {
+  const colour = part > 0.01 ? shade(part) : { background: "", text: "" };
+  [item.style.background, item.style.color] = [colour.background, colour.text];
 }
 
 /** The places to which a row or a column has links: those of its strongest weights that stand out. */
 export function linked(values, scale, side, place) {
-  if (side === "row" && scale.ends[1] !== null && isUniform(values, scale.allowed(place))) return [];
+  if (side === "row" && uniformly(values, scale, place)) return [];
   const least = (other) => (scale.ends[1] === null ? topOf(values) / 3 : LINKED / scale.allowed(side === "row" ? place : other));
   const isOnly = side === "row" && scale.allowed(place) === 1;
   const places = [...values.keys()].filter((other) => Math.abs(values[other]) > (isOnly ? 0 : least(other)));

@@ -1,12 +1,12 @@
 // Both texts with links: the keys' text above, that of the queries below. Long texts are shaded, without links.
 
-import { isUniform, linked, scaleOf, shade, share, topOf } from "./colours.js";
+import { linked, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
 import { choice, element, moreBelow, moved, ordered } from "./elements.js";
 import { Links } from "./links.js";
 import { label, saving } from "./save.js";
 import { combined, MOST, selected, written } from "./selection.js";
 import { isAnotherMap, latest, NONE } from "./state.js";
-import { fenced, largest, short, visible } from "./words.js";
+import { listed, largest, visible } from "./words.js";
 
 // Longer texts scroll, without links; no more than so many tokens stand on the page at a time.
 const LONG = 80;
@@ -157,11 +157,10 @@ export class Lines {
       this.write();
     }
     const { tokens } = this.lists[side];
-    const box = tokens;
-    const [seen, here] = [box, tokens.children[place - start]].map((node) => node.getBoundingClientRect());
+    const [seen, here] = [tokens, tokens.children[place - start]].map((node) => node.getBoundingClientRect());
     // with a line to spare, since a heading may lie over the first
     if (here.top < seen.top + here.height || here.bottom > seen.bottom - here.height) {
-      box.scrollTop += (here.top + here.bottom - seen.top - seen.bottom) / 2;
+      tokens.scrollTop += (here.top + here.bottom - seen.top - seen.bottom) / 2;
     }
   }
 
@@ -194,10 +193,7 @@ export class Lines {
         const chosen = Boolean(line) && side === each && (many.size ? many.has(here) : here === place);
         item.setAttribute("aria-selected", String(chosen));
         if (line && side === each) item.tabIndex = here === place ? 0 : -1;
-        const part = other ? share(line.values[here], scale, side === "row" ? place : here) : 0;
-        const colour = part > 0.01 ? shade(part) : null;
-        item.style.background = colour ? colour.background : "";
-        item.style.color = colour ? colour.text : "";
+        tint(item, other ? share(line.values[here], scale, side === "row" ? place : here) : 0);
       }
       this.reachable(each);
     }
@@ -211,10 +207,9 @@ export class Lines {
     const { side } = this.state.values;
     const [mine, theirs] = side === "row" ? ["row", "column"] : ["column", "row"];
     const item = (which, at) => this.lists[which].tokens.children[at - this.starts[which]];
-    const most = scale.ends[1] === null ? topOf(values) : 1;
     return linked(values, scale, side, place).map((other) => {
       const ends = { [mine]: item(mine, place), [theirs]: item(theirs, other) };
-      return [ends.column, ends.row, Math.abs(values[other]) / most];
+      return [ends.column, ends.row, thickness(values, scale, other)];
     });
   }
 
@@ -239,15 +234,10 @@ export class Lines {
     const several = `${places.length} words (${written(places, " to ", ", ")}${places.length === MOST ? ", no more at a time" : ""})`;
     this.said.replaceChildren(isWriting ? "while writing " : side === "row" ? "from " : "to ",
       places.length > 1 ? `${several}, their ${combine}` : element("bdi", { text: name }));
-    const allowed = scaleOf(group).allowed(place);
-    if (side === "row" && places.length < 2 && scaleOf(group).ends[1] !== null && isUniform(line.values, allowed)) {
-      this.readout.textContent = `nearly uniform: about 1/${allowed} each`;
-      return;
-    }
-    const most = largest(line.values, 5).map((other) => `${fenced(labels[other])} ${short(line.values[other])}`);
+    const uniform = side === "row" && places.length < 2 ? uniformly(line.values, scaleOf(group), place) : "";
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
     const note = line.note ? ` (${line.note})` : "";
-    this.readout.textContent = `${side === "row" ? "to" : "from"} ${most.join(" · ") || "nothing"}${known}${note}`;
+    this.readout.textContent = uniform || `${side === "row" ? "to" : "from"} ${listed(line.values, labels)}${known}${note}`;
   }
 
   /** The weights of what is selected, as rows of fields. */

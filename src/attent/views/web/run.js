@@ -1,13 +1,13 @@
 // One run: what it makes of a text, as it makes it, and the weights while it writes each token.
 
-import { isUniform, linked, scaleOf, shade, share, topOf } from "./colours.js";
+import { linked, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
 import { element, ordered } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
 import { Links } from "./links.js";
 import { isAnotherMap, latest } from "./state.js";
 import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
-import { areWords, direction, fenced, largest, plain, short, visible } from "./words.js";
+import { areWords, bare, direction, listed, plain, visible } from "./words.js";
 
 // Where tokens come from one by one, what they are called together, and the group of maps that is shown between both texts.
 const STREAMS = {
@@ -42,6 +42,7 @@ export class Run {
     this.latest = latest((error) => {
       this.shade(null);
       this.links.draw([]);
+      this.said.replaceChildren();
       this.readout.textContent = error.message;
     });
     this.written = new Hypothesis(this.stream?.name, (prefix, more) => this.ask({ ...this.asked, prefix, more }), (place, how) => this.point(place, how));
@@ -191,18 +192,13 @@ export class Run {
     const row = known && width > this.source.length ? this.source.length + place : place;
     this.shade(weights, scale, row);
     this.written.select(place);
-    const items = [this.read.children, this.written.list.children];
-    const at = (other) => (other < this.source.length ? items[0][other] : items[1][other - this.source.length]);
     const own = this.written.list.children[place];
-    const isPlain = weights && this.source.length <= MOST;
-    this.links.draw(isPlain ? linked(weights, scale, "row", row).filter((other) => other < this.source.length).map((other) => [at(other), own, Math.abs(weights[other]) / (scale.ends[1] === null ? topOf(weights) : 1)]) : []);
+    // of the text alone, and not of one that is cut
+    const others = weights && this.source.length <= MOST ? linked(weights, scale, "row", row).filter((other) => other < this.source.length) : [];
+    this.links.draw(others.map((other) => [this.read.children[other], own, thickness(weights, scale, other)]));
     this.said.replaceChildren("while writing ", element("bdi", { text: visible(step.said.piece) }));
-    if (!weights) this.readout.textContent = "";
-    else if (scale.ends[1] !== null && isUniform(weights, scale.allowed(row))) this.readout.textContent = `nearly uniform: about 1/${scale.allowed(row)} each`;
-    else {
-      const labels = [...this.source, ...this.written.steps.map(({ said }) => said.piece)];
-      this.readout.textContent = `to ${largest(weights, 5).map((other) => `${fenced(labels[other])} ${short(weights[other])}`).join(" · ")}`;
-    }
+    const labels = [...this.source, ...this.written.steps.map(({ said }) => said.piece)];
+    this.readout.textContent = weights ? uniformly(weights, scale, row) || `to ${listed(weights, labels)}` : "";
   }
 
   /** The row of a group that is about a token that was written: behind those of the tokens read, where both are one text; null if it has none. */
@@ -220,9 +216,7 @@ export class Run {
   /** Both texts, each token by its share of a step's weights. */
   shade(weights, scale, row) {
     const paint = (item, value) => {
-      const part = weights && scale ? share(value, scale, row) : 0;
-      const colour = part > 0.01 ? shade(part) : { background: "", text: "" };
-      [item.style.background, item.style.color] = [colour.background, colour.text];
+      tint(item, weights && scale ? share(value, scale, row) : 0);
       item.dataset.weight = weights ? value : "";
     };
     if (this.shaded !== this.source || !this.read.children.length) {
@@ -269,8 +263,8 @@ export class Run {
 
 /** A step whose pieces are whole words, without the space before each. */
 function withoutSpaces(step) {
-  const bare = (candidate) => ({ ...candidate, piece: candidate.piece.replace(/^ (?=.)/u, "") });
-  return { ...step, said: bare(step.said), best: step.best.map(bare) };
+  const without = (candidate) => ({ ...candidate, piece: bare(candidate.piece) });
+  return { ...step, said: without(step.said), best: step.best.map(without) };
 }
 
 /** Texts with commas between them, each of which may run the other way. */

@@ -25,9 +25,14 @@ export function areWords(labels) {
   return written.length > 0 && written.every((label) => label.startsWith(" "));
 }
 
+/** The label of a whole word without the space before it. */
+export function bare(label) {
+  return label.replace(/^ (?=.)/u, "");
+}
+
 /** Labels of whole words without the space before each. */
 export function plain(labels) {
-  return areWords(labels) ? labels.map((label) => label.replace(/^ (?=.)/u, "")) : labels;
+  return areWords(labels) ? labels.map(bare) : labels;
 }
 
 /** The texts of a scene, of whole words without spaces. */
@@ -92,6 +97,11 @@ export function largest(values, count) {
   values.forEach((value, place) => { if (!Number.isNaN(value) && value !== 0) places.push(place); });
   places.sort((one, other) => Math.abs(values[other]) - Math.abs(values[one]));
   return places.slice(0, count).filter((place) => Math.abs(values[place]) * 100 >= Math.abs(values[places[0]]));
+}
+
+/** The largest weights with their labels, the largest first. */
+export function listed(values, labels) {
+  return largest(values, 5).map((place) => `${fenced(labels[place])} ${short(values[place])}`).join(" · ") || "nothing";
 }
 
 /** A text fenced in, so that what runs the other way leaves what stands around it in place. */
