@@ -175,8 +175,7 @@ def test_the_core_needs_torch_and_numpy_alone() -> None:
     lines = HOUSE.strip().splitlines()
     last = next(index for index, line in enumerate(lines) if "views" in line)
     core = {room.strip() for line in lines[: last + 1] for room in line.split("·")} | {"__init__"}
-    # networkx is a requirement of torch
-    allowed = {*sys.stdlib_module_names, "attent", "torch", "numpy", "networkx"}
+    allowed = {*sys.stdlib_module_names, "attent", "torch", "numpy"}
     # transformers' own door, pictures, kernels for GPUs, the build, and what type checkers alone read
     allowed |= {"transformers", "matplotlib", "triton", "setuptools", "jaxtyping"}
     wrong: list[str] = []

@@ -54,11 +54,11 @@ def test_cycles_within_cycles_are_contracted() -> None:
 
 
 def test_many_words_form_a_tree() -> None:
-    scores = np.random.default_rng(0).random((60, 60))
+    scores = np.random.default_rng(0).random((300, 300))
     heads = spanning_tree(scores)
     assert is_tree(heads)
     # a word gives up its best head only to break a cycle
-    assert total(scores, heads) > 0.95 * (scores - np.diag(scores.diagonal())).max(1).sum()
+    assert total(scores, heads) > 0.98 * (scores - np.diag(scores.diagonal())).max(1).sum()
 
 
 @pytest.mark.parametrize("weights", [np.zeros((4, 4)), np.full((4, 4), 0.25)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,11 +13,29 @@ from attent.errors import ArgumentError, ShapeError
 ROOT = -1
 
 
+class _Contraction(NamedTuple):
+    """A graph whose cycle was contracted to one node, the last of the next graph.
+
+    Args:
+        heads: the best head of each node, (n,).
+        cycle: the nodes of the cycle.
+        rest: the other nodes, which are numbered in this order in the next graph.
+        leaving: the best head within the cycle for each other node.
+        entering: the node of the cycle that gets its head from outside, for each other node as that head.
+    """
+
+    heads: np.ndarray
+    cycle: np.ndarray
+    rest: np.ndarray
+    leaving: np.ndarray
+    entering: np.ndarray
+
+
 def spanning_tree(scores: np.ndarray, root: int | None = None) -> list[int]:
     """Return the head of each word in the tree with the largest sum of scores; that of the root is −1.
 
-    The maximum spanning arborescence by Chu and Liu (1965) and Edmonds (1967), from networkx: a sentence of 30 words
-    takes a twentieth of a second, one of 100 words two seconds.
+    The maximum spanning arborescence by Chu and Liu (1965) and Edmonds (1967), in O(n³) time: each word takes its best
+    head, and each cycle is contracted to one word.
 
     Args:
         scores: (n, n), the score of word j as the head of word i in row i and column j; the diagonal is ignored.
@@ -34,18 +53,60 @@ def spanning_tree(scores: np.ndarray, root: int | None = None) -> list[int]:
         raise ArgumentError("a tree needs at least one word and finite weights")
     if root is not None and not 0 <= root < count:
         raise ArgumentError(f"root must be a word from 0 to {count - 1}, got {root}")
-    # torch requires networkx
-    import networkx
-
-    graph = networkx.DiGraph()
-    graph.add_weighted_edges_from(
-        (head, word, scores[word, head]) for word in range(count) for head in range(count) if word not in (head, root)
-    )
     # one node more, the head of all roots: a root costs more than any choice of heads gains, so there is exactly one
-    cost = scores.min() - 1 - count * np.ptp(scores)
-    graph.add_weighted_edges_from((ROOT, word, cost) for word in (range(count) if root is None else [root]))
-    heads = {word: head for head, word in networkx.maximum_spanning_arborescence(graph).edges}
-    return [heads[word] for word in range(count)]
+    padded = np.full((count + 1, count + 1), -np.inf)
+    padded[:count, :count] = scores
+    padded[:count, count] = -1 - count * np.ptp(scores) + scores.min()
+    if root is not None:
+        padded[root, :count] = -np.inf
+    heads = _arborescence(padded, count)[:count]
+    return [ROOT if head == count else int(head) for head in heads]
+
+
+def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
+    """Return the head of each node, (n,); that of the root is the root itself."""
+    contractions: list[_Contraction] = []
+    while True:
+        np.fill_diagonal(scores, -np.inf)
+        heads = scores.argmax(1)
+        heads[root] = root
+        cycle = _cycle(heads, root)
+        if not len(cycle):
+            break
+        rest = np.setdiff1d(np.arange(len(scores)), cycle)
+        # an edge into the cycle replaces the edge within the cycle to the same node
+        gains = scores[cycle][:, rest] - scores[cycle, heads[cycle]][:, None]
+        leaving, entering = scores[rest][:, cycle].argmax(1), gains.argmax(0)
+        contracted = np.full((len(rest) + 1, len(rest) + 1), -np.inf)
+        contracted[:-1, :-1] = scores[np.ix_(rest, rest)]
+        contracted[:-1, -1] = scores[rest, cycle[leaving]]
+        contracted[-1, :-1] = gains.max(0)
+        contractions.append(_Contraction(heads, cycle, rest, cycle[leaving], cycle[entering]))
+        scores, root = contracted, int(np.searchsorted(rest, root))
+    for outer in reversed(contractions):
+        expanded, last = outer.heads, len(outer.rest)
+        is_within = heads[:-1] == last
+        expanded[outer.rest] = np.where(is_within, outer.leaving, outer.rest[np.minimum(heads[:-1], last - 1)])
+        expanded[outer.entering[heads[-1]]] = outer.rest[heads[-1]]
+        heads = expanded
+    return heads
+
+
+def _cycle(heads: np.ndarray, root: int) -> np.ndarray:
+    """Return the nodes of a cycle, in ascending order; none if every node leads to the root."""
+    visited = np.full(len(heads), -1)
+    visited[root] = root
+    for start in range(len(heads)):
+        node = start
+        while visited[node] < 0:
+            visited[node] = start
+            node = int(heads[node])
+        if visited[node] == start and node != root:
+            cycle = [node]
+            while heads[cycle[-1]] != node:
+                cycle.append(int(heads[cycle[-1]]))
+            return np.sort(cycle)
+    return np.empty(0, dtype=np.int64)
 
 
 def neighbor_heads(count: int, offset: int = -1) -> list[int]:
