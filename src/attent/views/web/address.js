@@ -6,6 +6,8 @@ import { parsed, written } from "./selection.js";
 const LONGEST = 4000;
 const QUIET = 250;
 const NAMES = ["group", "layer", "head", "row", "column", "combine"];
+// What of a view's state an address holds.
+const WRITTEN = ["group", "layer", "head", "places", "combine"];
 
 /** What the address says about the view of this number of a source; what is not possible there is left out. */
 export function readAddress({ scene }, which = 0) {
@@ -36,7 +38,9 @@ export function isAddressed(which) {
 export function remember(state, source, which = 0, signal = undefined) {
   let timer = 0;
   let fresh = true;
-  state.follow((values) => {
+  state.follow((values, changed) => {
+    // what is pointed at is not in the address
+    if (!WRITTEN.some((name) => changed.has(name))) return;
     // what is seen first needs no words, and the group of an address may come with the next scene
     const waits = fresh && !Object.keys(readAddress(source, which)).length;
     fresh = false;
