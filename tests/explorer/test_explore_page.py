@@ -35,6 +35,14 @@ def shown(page: Any) -> float:
     return float(page.locator(".zoom .readout").get_attribute("data-value"))
 
 
+def exact(page: Any, weights: Any) -> bool:
+    """Whether the weight that is shown is that of the cell that is named, both read at once."""
+    row, column, value = page.locator(".zoom .readout").evaluate(
+        "readout => [readout.dataset.row, readout.dataset.column, readout.dataset.value || 'NaN'].map(Number)"
+    )
+    return value == pytest.approx(weights[row, column].item(), rel=1e-4)
+
+
 def arrived(page: Any, held: list[Any], count: int) -> None:
     """Wait until so many requests are held back."""
     for _ in range(600):
@@ -131,9 +139,7 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
     wait.view(page)
     for drag in (0, 200):
         page.mouse.move(point[0] + drag / 10, point[1])
-        place = page.locator(".zoom .readout")
-        row, column = (int(place.get_attribute(f"data-{name}")) for name in ("row", "column"))
-        assert shown(page) == pytest.approx(weights[0, 0, row, column].item(), rel=1e-4)
+        wait.so_that(page, lambda: exact(page, weights[0, 0]), "the weight of the cell under the pointer")
         page.mouse.down()
         page.mouse.move(point[0] - drag, point[1] - drag, steps=4)
         page.mouse.up()
@@ -252,6 +258,7 @@ def test_a_view_that_another_replaced_hears_nothing(page: Any, window: Any, tran
     wait.until(page, "!window.before.isConnected")
     wait.ended(page, written(translator, "bad")[1])
     page.keyboard.press("Escape")
+    page.wait_for_timeout(500)
     request_count = len(window.requests)
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(500)
@@ -294,9 +301,11 @@ def test_a_row_of_the_matrix_selects_the_token_that_was_written(page: Any, wait:
 def test_what_is_replaced_is_underlined(page: Any, translator: Translator, wait: Any) -> None:
     tokens = written(translator, "abc")[0]
     page.locator(".written button").nth(1).click()
-    page.locator(".offers button").nth(1).click()
+    offer = page.locator(".offers button").nth(1)
+    forced = [tokens[0], *translator.target_tokenizer.encode(offer.locator("bdi").inner_text())]
+    offer.click()
     page.wait_for_selector(".written .forced")
-    wait.view(page)
+    wait.ended(page, written(translator, "abc", forced)[1])
     after = [int(token) for token in page.evaluate(CHANGED)]
     again = page.locator(".written li").count()
     assert after
