@@ -91,11 +91,8 @@ def test_what_cannot_be_shown() -> None:
         page(torch.ones(1, 1).expand(100_000, 100_000))
 
 
-MODULES = sorted(
-    file.name.removesuffix(".js")
-    for file in files("attent.views").joinpath("web").iterdir()
-    if file.name.endswith(".js")
-)
+WEB = Path(str(files("attent.views").joinpath("web")))
+MODULES = sorted(file.relative_to(WEB).with_suffix("").as_posix() for file in WEB.rglob("*.js"))
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -106,6 +103,7 @@ def test_modules_keep_to_what_is_understood(name: str) -> None:
     assert script.count("const module_elements =") == 1
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
     text = web_file(f"{name}.js")
+    bundle(name)
     assert len(text.splitlines()) <= 300
     assert len(re.findall(r"^import\b", text, re.MULTILINE)) == len(IMPORT.findall(text))
     assert len(re.findall(r"^export\b", text, re.MULTILINE)) == len(EXPORT.findall(text))

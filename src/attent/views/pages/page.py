@@ -2,11 +2,12 @@
 
 The modules of views/web are bundled into one script, since browsers refuse imports between modules when a page is
 opened from disk. Each module becomes a function that runs once, in the order of imports. Supported are
-`import { a, b } from "./other.js";`, and `export` before `function`, `async function`, `class` or `const`.
+`import { a, b as c } from "./other.js";`, also from other folders, and `export` before `function`, `async function`, `class` or `const`.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ HEIGHT = 760
 ENDINGS = (".html", ".htm")
 # Bytes reserved for everything other than the numbers and the program.
 OVERHEAD = 2**12
-IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w]+)\.js";\n', re.MULTILINE)
+IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.\.?/[\w/]+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
 
 
@@ -175,17 +176,25 @@ def web_file(name: str) -> str:
 
 
 def bundle(main: str) -> str:
-    """Return a module and all its imports as one script."""
+    """Return a module, named by its path in views/web, and all its imports as one script."""
     scripts: dict[str, str] = {}
     _add_module(main, scripts)
     return "\n".join(scripts.values())
 
 
-def _add_module(name: str, scripts: dict[str, str]) -> None:
-    text = web_file(f"{name}.js")
-    for match in IMPORT.finditer(text):
-        if match[2] not in scripts:
-            _add_module(match[2], scripts)
+def _add_module(path: str, scripts: dict[str, str]) -> None:
+    text, folder = web_file(f"{path}.js"), posixpath.dirname(path)
+
+    def imported(match: re.Match[str]) -> str:
+        other = posixpath.normpath(posixpath.join(folder, match[2]))
+        if other not in scripts:
+            _add_module(other, scripts)
+        return f"const {{{match[1].replace(' as ', ': ')}}} = {_variable(other)};\n"
+
     exports = EXPORT.findall(text)
-    body = EXPORT.sub("", IMPORT.sub(lambda match: f"const {{{match[1]}}} = module_{match[2]};\n", text))
-    scripts[name] = f"const module_{name} = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();"
+    body = EXPORT.sub("", IMPORT.sub(imported, text))
+    scripts[path] = f"const {_variable(path)} = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();"
+
+
+def _variable(path: str) -> str:
+    return "module_" + path.replace("/", "_")
