@@ -2,7 +2,8 @@
 
 The modules of views/web are bundled into one script, since browsers refuse imports between modules when a page is
 opened from disk. Each module becomes a function that runs once, in the order of imports. Supported are
-`import { a, b as c } from "./other.js";`, also from other folders, and `export` before `function`, `async function`, `class` or `const`.
+`import { a, b as c } from "./other.js";`, also from other folders, and `export` before `function`, `async function`,
+`class` or `const`.
 """
 
 from __future__ import annotations
