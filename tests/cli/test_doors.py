@@ -1,4 +1,4 @@
-"""The command, Python, the server and Ray translate a text alike, and encode it once."""
+"""The command, Python and the server translate a text alike, and encode it once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from attent.server.server import TranslationServer
 from attent.server.settings import ServerSettings
 from attent.tasks.translation.alignment import Alignment
 from attent.tasks.translation.glossary import read_glossary
-from attent.tasks.translation.ray import ColumnTranslator
 from attent.tasks.translation.term_search import TermSearch
 from attent.tasks.translation.translator import Translator, load
 from attent.text.tokenizer import VocabularyTokenizer
@@ -72,7 +71,6 @@ def test_a_text_is_translated_alike_with_terms_and_tags_too(doors: Doors, tmp_pa
     expected = doors.attent(tmp_path / "lines.txt")
     assert doors.translator.translate(NASTY) == expected
     assert [doors.ask(text) for text in NASTY] == expected
-    assert ColumnTranslator(doors.run)({"text": list(NASTY)})["translation"] == expected
 
     expected = doors.attent(tmp_path / "lines.txt", "--glossary", doors.terms)
     search = TermSearch(doors.translator, read_glossary(doors.terms))
@@ -116,7 +114,6 @@ WAYS: dict[str, Callable[[Doors], object]] = {
     "Python, glossary": lambda doors: TermSearch(doors.translator, read_glossary(doors.terms))([SENTENCE]),
     "Python, document": lambda doors: translate(SENTENCE.encode(), doors.translator, ending=".txt"),
     "Python, maps": lambda doors: doors.translator.map(SENTENCE),
-    "Ray": lambda doors: ColumnTranslator(doors.run)({"text": [SENTENCE]}),
     "server": by_server(),
     "server, alignments": by_server(alignment=True),
     "server, markup": by_server(format="html"),

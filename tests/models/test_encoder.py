@@ -56,9 +56,8 @@ def test_the_vector_in_front_stands_at_the_first_position_and_sees_all() -> None
     torch.testing.assert_close(model(inputs.flip(1), full)[:, 0], model(inputs, full)[:, 0], rtol=1e-4, atol=1e-5)
 
 
-def test_its_layers_are_its_units_and_positions_have_an_end() -> None:
+def test_positions_have_an_end() -> None:
     model = make_model(position="learned", maximum_length=9)
-    assert [*model.units] == [*model.encoder.layers]
     assert model.longest == 9
     assert make_model(position="learned", maximum_length=9, cls=True).longest == 8
     assert make_model().longest is None

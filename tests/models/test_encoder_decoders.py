@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from attent.attention.cache import KeyValueCache
@@ -82,30 +81,6 @@ def test_all_steps_at_once_equal_one_step_after_another(variant: dict[str, Any])
     assert whole.shape[:2] == (3, 5)
     torch.testing.assert_close(torch.stack(steps, 1), whole)
     assert model.output(whole).shape == (3, 5, 11)
-
-
-@every_variant
-@torch.no_grad()
-def test_the_weights_of_a_unit_are_needed_while_it_runs_alone(variant: dict[str, Any]) -> None:
-    model, (source, lengths), tokens = make(variant), some_source(), some_target()
-    expected = model.decode(model.encode(source, lengths), tokens)
-    weights_by_unit: dict[nn.Module, list[torch.Tensor]] = {}
-
-    def leave(unit: nn.Module, *_: Any) -> None:
-        weights_by_unit[unit] = [weight.clone() for weight in unit.parameters()]
-        for weight in unit.parameters():
-            weight.fill_(torch.nan)
-
-    def enter(unit: nn.Module, *_: Any) -> None:
-        for weight, value in zip(unit.parameters(), weights_by_unit[unit], strict=True):
-            weight.copy_(value)
-
-    assert model.units
-    for unit in model.units:
-        leave(unit)
-        unit.register_forward_pre_hook(enter)
-        unit.register_forward_hook(leave)
-    assert model.decode(model.encode(source, lengths), tokens).equal(expected)
 
 
 @every_variant

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -94,19 +92,6 @@ def test_rows_can_be_selected_and_go_on_apart(variant: dict[str, object]) -> Non
     for position in range(5, 11):
         features, state = model.step(state, mixed[:, position])
         torch.testing.assert_close(features, whole[:, position], atol=2e-5, rtol=2e-5)
-
-
-def test_the_weights_of_a_unit_are_needed_within_it_alone() -> None:
-    model, tokens = make(VARIANTS[1]), torch.randint(0, SIZE, (2, 7))
-    with torch.no_grad():
-        whole = model(tokens)
-        for unit in model.units:
-            saved = {name: weight.clone() for name, weight in unit.named_parameters()}
-            for weight in unit.parameters():
-                weight.fill_(math.nan)
-            unit.register_forward_pre_hook(lambda module, _, saved=saved: module.load_state_dict(saved) and None)
-        assert len(model.units) == 2
-        assert model(tokens).equal(whole)
 
 
 def test_the_output_is_the_embedding_unless_it_is_not_and_all_parameters_learn() -> None:

@@ -13,7 +13,7 @@ import attent
 from attent.attention.base import Normalizer
 from attent.errors import RunError
 from attent.runs.config import FORMAT, read_config, write_config
-from attent.runs.old_formats import present_config, present_log, present_name
+from attent.runs.old_formats import present_config, present_name, present_training
 from attent.tasks.recipe import resume
 
 FROZEN = Path(__file__).parents[1] / "frozen"
@@ -111,8 +111,8 @@ def test_a_training_goes_on_in_the_present_format(tmp_path: Path, monkeypatch: p
     assert "tensorboard" not in config.training
 
 
-@pytest.mark.parametrize("logger", ["wandb", "mlflow"])
-def test_a_logger_that_is_no_longer_supported_is_left_out(logger: str) -> None:
-    content = {"format": FORMAT, "training": {"log": logger, "seed": 3}}
-    assert present_log(content)["training"] == {"log": None, "seed": 3}
-    assert present_log({"training": 3}) == {"training": 3}
+@pytest.mark.parametrize("former", [{"log": "wandb"}, {"log": "mlflow"}, {"sharded": True}, {"sharded": False}])
+def test_settings_that_are_no_longer_supported_are_left_out(former: dict[str, object]) -> None:
+    content = {"format": FORMAT, "training": {"log": None, "seed": 3} | former}
+    assert present_training(content)["training"] == {"log": None, "seed": 3}
+    assert present_training({"training": 3}) == {"training": 3}

@@ -38,7 +38,7 @@ def test_a_limit_of_the_command_line_takes_the_place_of_both(start: RunSettings)
     by_minutes, by_updates = override(start, minutes=0.5).training, override(start, updates=7).training
     assert (by_minutes.minutes, by_minutes.updates) == (0.5, None)
     assert (by_updates.minutes, by_updates.updates) == (None, 7)
-    for values in ({"save_every": 7, "log": "tensorboard"}, {"seed": 9}, {"sharded": True}):
+    for values in ({"save_every": 7, "log": "tensorboard"}, {"seed": 9}, {"keep_last": 2}):
         assert override(start, **values).training.model_dump() == start.training.model_dump() | values
 
 

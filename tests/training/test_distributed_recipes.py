@@ -72,17 +72,16 @@ def test_own_parts_are_built_by_every_process_where_the_first_may(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharded", [False, True])
 def test_frozen_embeddings_stay_as_they_start_in_every_process(
-    run_processes, settings_file: Path, tmp_path: Path, sharded: bool
+    run_processes, settings_file: Path, tmp_path: Path
 ) -> None:
     vectors, recipe = tmp_path / "letters.txt", tmp_path / "recipe.toml"
     for index, letter in enumerate("abcdefgh0123"):
         with vectors.open("a") as file:
             file.write(f"{letter} {' '.join(str((index + n) % 7) for n in range(8))}\n")
-    text = settings_file.read_text(encoding="utf-8") + f"averaging = 'ema'\nsharded = {str(sharded).lower()}\n"
+    text = settings_file.read_text(encoding="utf-8") + "averaging = 'ema'\n"
     recipe.write_text(f"{text}[vectors]\nsource = {json.dumps(str(vectors))}\nfrozen = true\n", encoding="utf-8")
-    follow(override(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=SilentProgress())
+    follow(override(read(recipe), updates=1), tmp_path / "alone", progress=SilentProgress())
     run_processes(2, followed, tmp_path / "run", recipe)
     run_processes(2, gone_on, tmp_path / "run")
     single, run = (read_tensors(tmp_path / name / "model.safetensors") for name in ("alone", "run"))
@@ -112,10 +111,9 @@ def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_pat
     repeated = call(sys.executable, *train, "--resume", "run", "--updates", "8")
     assert (repeated.returncode, repeated.stdout.splitlines()[0]) == (0, "run: run")
     assert "1 process instead of 2" in repeated.stderr
-    divided = call(*torchrun, *train, "--resume", "run", "--updates", "9", "--sharded")
-    assert (divided.returncode, divided.stdout.splitlines()[0]) == (0, "run: run"), divided.stderr
-    assert "divided weights instead of whole weights" in divided.stderr
-    assert read_config(tmp_path / "run").training["sharded"]
+    together = call(*torchrun, *train, "--resume", "run", "--updates", "9")
+    assert (together.returncode, together.stdout.splitlines()[0]) == (0, "run: run"), together.stderr
+    assert "2 processes instead of 1 process" in together.stderr
     process_result = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
     assert process_result.returncode != 0
     assert "attent: run already exists" in process_result.stderr

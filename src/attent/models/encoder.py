@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -57,10 +57,6 @@ class EncoderModel(Model):
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
         return {"text": self.embedding} if isinstance(self.embedding, TokenEmbedding) else {}
-
-    @property
-    def units(self) -> Sequence[nn.Module]:
-        return (*self.encoder.layers,)
 
     def forward(self, sequence: Tensor, lengths: Lengths) -> Features:
         """Return the features of every position: (B, T, E), or (B, 1 + T, E) with a class vector, which comes first.

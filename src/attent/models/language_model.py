@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
@@ -74,10 +74,6 @@ class LanguageModel(Model):
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
         return {"text": self.embedding.tokens}
-
-    @property
-    def units(self) -> Sequence[nn.Module]:
-        return (*self.decoder.layers,)
 
     def forward(self, tokens: Tokens) -> Features:
         """Return the features (B, T, E) of right-padded tokens (B, T); those at t predict token t + 1.

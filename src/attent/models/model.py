@@ -48,14 +48,6 @@ class Model(nn.Module):
         return super().train(mode)
 
     @property
-    def units(self) -> Sequence[nn.Module]:
-        """The layers, in the order in which they run.
-
-        The weights of a unit are used only by its own forward, so that they can be sharded.
-        """
-        return ()
-
-    @property
     def longest(self) -> int | None:
         """The maximum length of a sequence in tokens, including padding, that all scores and positions support.
 

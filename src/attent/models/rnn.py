@@ -104,11 +104,6 @@ class RNN(EncoderDecoder[RnnState]):
         source = {"source": self.source_embedding} if isinstance(self.source_embedding, TokenEmbedding) else {}
         return source | {"target": self.target_embedding}
 
-    @property
-    def units(self) -> Sequence[nn.Module]:
-        """The encoder only, since the decoder's steps use its layers' weights outside their forward."""
-        return (self.encoder,)
-
     def encode(self, source: Tensor, lengths: Lengths) -> Memory:
         """Encode a right-padded source (B, Tk), or (B, Tk, D) of vectors, with real lengths (B,).
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -103,10 +103,6 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
         embeddings = {"source": self.source_embedding.tokens, "target": self.target_embedding.tokens}
         return {name: part for name, part in embeddings.items() if isinstance(part, TokenEmbedding)}
-
-    @property
-    def units(self) -> Sequence[nn.Module]:
-        return *self.encoder.layers, *self.decoder.layers
 
     def encode(self, source: Tensor, lengths: Lengths) -> Memory:
         """Encode a right-padded source (B, Tk), or (B, Tk, D) of vectors, with real lengths (B,).

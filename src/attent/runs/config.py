@@ -14,7 +14,7 @@ from attent import bounded, registry
 from attent.errors import DataError, RunError, first_fault
 from attent.models.settings import ModelSettings, TransformerSettings
 from attent.runs.durable import write_text
-from attent.runs.old_formats import present_config, present_log
+from attent.runs.old_formats import present_config, present_training
 from attent.text.settings import LANGUAGE, VectorsSettings
 
 DType = Literal["float32", "bfloat16", "int8"]
@@ -217,7 +217,7 @@ def read_config(path: Path | str) -> RunConfig:
         )
     try:
         return RunConfig.model_validate(
-            present_log(content if content["format"] == FORMAT else present_config(content))
+            present_training(content if content["format"] == FORMAT else present_config(content))
         )
     except ValidationError as error:
         raise RunError(f"{file} is damaged: {first_fault(error)}") from error

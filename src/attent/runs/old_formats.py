@@ -35,11 +35,13 @@ def present_config(content: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def present_log(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a config.json of the current format without a logger that is no longer supported."""
-    if isinstance(training := content.get("training"), dict) and training.get("log") in ("wandb", "mlflow"):
-        return content | {"training": {**training, "log": None}}
-    return content
+def present_training(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a config.json of the current format without settings that are no longer supported."""
+    if not isinstance(training := content.get("training"), dict):
+        return content
+    log = None if training.get("log") in ("wandb", "mlflow") else training.get("log")
+    kept = {key: value for key, value in training.items() if key not in ("log", "sharded")}
+    return content | {"training": kept | ({} if "log" not in training else {"log": log})}
 
 
 def present_name(tensor: str) -> str:

@@ -30,7 +30,7 @@ from attent.runs.durable import draft_of, new_file, new_folder, sweep, write_tex
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, fitting, read_tensors, tensors_of, write_tensors
 from attent.training.autotune import ComputeConfig
-from attent.training.distributed import SINGLE_PROCESS, Processes, is_peer_loss
+from attent.training.distributed import Processes, is_peer_loss
 from attent.training.optimizer import EarlyStoppingState, WeightAverage, optimizer_state, restore_optimizer
 from attent.training.settings import TrainingSettings
 
@@ -43,7 +43,7 @@ STATE = "state.json"
 MAX_STATE_BYTES = 2**22
 
 
-class TrainingState(BaseModel, extra="forbid"):
+class TrainingState(BaseModel, extra="ignore"):
     """The state of training, apart from weights, moments and averages.
 
     Args:
@@ -58,7 +58,6 @@ class TrainingState(BaseModel, extra="forbid"):
         device: the type of device.
         torch: the version of PyTorch.
         processes: the number of processes.
-        sharded: whether the weights are divided among the processes.
         machine: the thresholds that choose how attention is computed; for checkpoints of earlier versions the
             thresholds that these used.
         processor: the class of the processor.
@@ -75,7 +74,6 @@ class TrainingState(BaseModel, extra="forbid"):
     device: str
     torch: str = str(torch.__version__)
     processes: int = 1
-    sharded: bool = False
     machine: MachineRow = replace(ROWS["amx"], onednn=False)
     processor: str = ""
 
@@ -157,18 +155,15 @@ class Checkpoints:
 
 
 def checkpoint_files(
-    model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes
+    model: Model, optimizer: torch.optim.Adam, average: WeightAverage
 ) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
-    """Yield the names and tensors of a checkpoint's files.
-
-    With sharded weights, every process must consume the iterator.
-    """
-    yield MODEL, processes.gather_tensors(tensors_of(model))
-    yield OPTIMIZER, processes.gather_tensors(optimizer_state(optimizer, dict(model.named_parameters())))
+    """Yield the names and tensors of a checkpoint's files."""
+    yield MODEL, tensors_of(model)
+    yield OPTIMIZER, optimizer_state(optimizer, dict(model.named_parameters()))
     if average.settings.averaging != "none":
-        yield AVERAGE, processes.gather_tensors(average.state())
+        yield AVERAGE, average.state()
         with average.average_parameters():
-            yield AVERAGED_MODEL, processes.gather_tensors(tensors_of(model))
+            yield AVERAGED_MODEL, tensors_of(model)
 
 
 def restore(
@@ -208,11 +203,9 @@ def restore(
 def _load_tensors(
     model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes, checkpoint: Path | None
 ) -> None:
-    """Load this process's part of a checkpoint's tensors; only process 0 has the path."""
+    """Load a checkpoint's tensors in all processes; only process 0 has the path."""
     targets, weights = tensors_of(model), dict(model.named_parameters())
-    tensors = processes.broadcast_tensors(
-        fitting(targets, checkpoint / MODEL) if checkpoint else {}, targets.__getitem__
-    )
+    tensors = processes.broadcast_tensors(fitting(targets, checkpoint / MODEL) if checkpoint else {})
     with torch.no_grad():
         for name, tensor in tensors.items():
             targets[name].copy_(tensor)
@@ -221,12 +214,10 @@ def _load_tensors(
         return weights[name.rpartition("/")[0]]
 
     moments = read_tensors(checkpoint / OPTIMIZER, weight) if checkpoint else {}
-    restore_optimizer(optimizer, weights, processes.broadcast_tensors(moments, weight))
+    restore_optimizer(optimizer, weights, processes.broadcast_tensors(moments))
+    # only process 0 has an average
     if average.settings.averaging != "none":
-        # Unless it is sharded, only process 0 has an average.
-        group = processes if processes.sharded else SINGLE_PROCESS
-        means = read_tensors(checkpoint / AVERAGE, average.parameter_of) if checkpoint else {}
-        average.restore(group.broadcast_tensors(means, average.parameter_of))
+        average.restore(read_tensors(checkpoint / AVERAGE, average.parameter_of) if checkpoint else {})
 
 
 def resume_messages(state: TrainingState, fresh: TrainingState, settings: TrainingSettings) -> Sequence[str]:
@@ -247,13 +238,12 @@ def resume_messages(state: TrainingState, fresh: TrainingState, settings: Traini
         (f"torch {fresh.torch}", f"torch {state.torch}"),
         (fresh.device, state.device),
         (_count(fresh.processes), _count(state.processes)),
-        (_weights(fresh.sharded), _weights(state.sharded)),
         (f"{fresh.processor} kernels", f"{state.processor or fresh.processor} kernels"),
     ]
     changes = [f"{new} instead of {old}" for new, old in comparisons if new != old]
     # Another number of processes also changes the random numbers of dropout.
     digits = "" if fresh.processes != state.processes else " in their last digits"
-    for name in ("pace", "torch", "device", "processes", "sharded", "processor"):
+    for name in ("pace", "torch", "device", "processes", "processor"):
         setattr(state, name, getattr(fresh, name))
     lines = [f"resuming after update {state.update}"]
     if changes:
@@ -261,10 +251,6 @@ def resume_messages(state: TrainingState, fresh: TrainingState, settings: Traini
             f"warning: with {', '.join(changes)}, weights will differ{digits} from those of an uninterrupted run"
         )
     return lines
-
-
-def _weights(sharded: bool) -> str:
-    return "divided weights" if sharded else "whole weights"
 
 
 def _count(processes: int) -> str:

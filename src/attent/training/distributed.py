@@ -1,22 +1,20 @@
 """Training on several processes: operations that synchronize them.
 
-Every process holds the whole model or a part of its weights, iterates over the batches in the same order, and trains on
-its own rows of each batch. Gradients are summed over processes, so that the loss is the mean over all tokens of the
+Every process holds the whole model, iterates over the batches in the same order, and trains on its own rows of each
+batch. Gradients are summed over processes, so that the loss is the mean over all tokens of the
 batch, regardless of the number of processes. Process 0 makes decisions, validates, saves and prints; the others wait
 for it.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,7 +25,6 @@ from torch.nn.parallel import DistributedDataParallel
 from attent.devices import core_count
 from attent.errors import DeviceError, RunError
 from attent.models.model import Model
-from attent.runs.weights import tensors_of
 from attent.text.batches import BatchStream, Examples
 from attent.training.autotune import Precision
 from attent.training.loss import LossFunction, translation_cross_entropy
@@ -53,11 +50,10 @@ class Processes:
     Attributes:
         rank: the number of this process, from 0.
         world_size: the number of processes.
-        sharded: whether each process holds a part of the weights rather than all of them.
         is_local_rank0: whether this is the first process on its machine, which prepares shared files for the others.
     """
 
-    rank, world_size, sharded, is_local_rank0 = 0, 1, False, True
+    rank, world_size, is_local_rank0 = 0, 1, True
 
     @property
     def is_rank0(self) -> bool:
@@ -99,30 +95,9 @@ class Processes:
         """
         return work()
 
-    def prepare_model(self, model: Model, loss: LossFunction = translation_cross_entropy) -> Model:
-        """Return the module whose weights this process trains: the model itself, unless weights are sharded."""
-        return model
-
-    def broadcast_tensors(self, tensors: Mapping[str, Tensor], weight_of: Callable[[str], Tensor]) -> dict[str, Tensor]:
-        """Return this process's part of the tensors of process 0.
-
-        Args:
-            tensors: full tensors by name; only those of process 0 are used.
-            weight_of: returns the weight that a tensor belongs to, given the name of the tensor.
-        """
+    def broadcast_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the tensors of process 0, by name; only those passed by process 0 are used."""
         return dict(tensors)
-
-    def gather_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the full tensors in process 0 and an empty mapping in the others; inverse of `broadcast_tensors`."""
-        return tensors
-
-    @contextmanager
-    def full_parameters(self, model: Model) -> Iterator[None]:
-        """Keep the trained weights in the model of process 0 within the block."""
-        yield
-
-    def gather_weights_into(self, model: Model) -> None:
-        """Put the trained weights into the model of process 0 permanently."""
 
     def check_same_data(self, data: Examples[Any]) -> None:
         """Check that all processes have the same examples as process 0."""
@@ -190,7 +165,7 @@ class ProcessGroup(Processes):
         dist.all_gather(texts, torch.tensor(list(text.ljust(len(texts[0]))), dtype=torch.uint8))
         return json.loads(bytes(texts[rank].tolist()))
 
-    def broadcast_tensors(self, tensors: Mapping[str, Tensor], weight_of: Callable[[str], Tensor]) -> dict[str, Tensor]:
+    def broadcast_tensors(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         specs: dict[str, tuple[list[int], str, str]] = self.from_rank0(
             lambda: {
                 name: (list(t.shape), str(t.dtype).removeprefix("torch."), t.device.type) for name, t in tensors.items()
@@ -203,11 +178,8 @@ class ProcessGroup(Processes):
             else:
                 tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=device)
             dist.broadcast(tensor, 0)
-            result[name] = self._local_part(tensor, weight_of(name))
+            result[name] = tensor
         return result
-
-    def _local_part(self, tensor: Tensor, like: Tensor) -> Tensor:
-        return tensor
 
     def check_same_data(self, data: Examples[Any]) -> None:
         rows, *digest = data.digest()
@@ -238,91 +210,6 @@ class ProcessGroup(Processes):
             del loss.reducer, loss.logger, loss.process_group
         dist.destroy_process_group()
         del group
-
-
-class Sharded(ProcessGroup):
-    """Several processes that shard weights, gradients, moments and averages with PyTorch's `fully_shard`.
-
-    A layer's weights are gathered when the layer runs and freed afterwards (except autocast's 16-bit copies, which live
-    until gradients are computed). The original model is empty meanwhile: only process 0 has its full weights, and only
-    during validation and at the end.
-
-    Source: Rajbhandari et al. (2020), ZeRO, §5.3, arXiv 1910.02054; Zhao et al. (2023), PyTorch FSDP, arXiv 2304.11277.
-    """
-
-    sharded = True
-
-    def prepare_model(self, model: Model, loss: LossFunction = translation_cross_entropy) -> Model:
-        """Return a sharded copy of the model with the weights of process 0, and empty the model."""
-        # imported here because importing takes a second
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import FSDPModule, fully_shard
-
-        # FSDP warns that a layer returns views, which must not be written to; nothing writes to these.
-        warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
-        weights = tensors_of(model)
-        mesh = init_device_mesh(next(iter(weights.values())).device.type, (self.world_size,))
-        # The memo keeps deepcopy from copying the weights, which fully_shard then divides.
-        sharded_model = copy.deepcopy(model, {id(weight): weight for weight in weights.values()})
-        self._loss = LossModule(sharded_model, loss)
-        for module in (*sharded_model.units, self._loss):
-            unit = cast(FSDPModule, fully_shard(module, mesh=mesh))
-            # A process's loss is its share of the batch's mean, so gradients are summed; PyTorch would average them.
-            unit.set_gradient_divide_factor(1.0)
-            unit.set_force_sum_reduction_for_comms(True)
-        self._sharded_weights = tensors_of(sharded_model)
-        with torch.no_grad():
-            for name, tensor in self._sharded_weights.items():
-                tensor.copy_(self.broadcast_tensors({name: weights[name]}, lambda _, like=tensor: like)[name])
-        _empty(weights)
-        return sharded_model
-
-    def batch_loss(self, model: Model, loss: LossFunction = translation_cross_entropy) -> BatchLoss:
-        return self._loss
-
-    def no_sync(self, loss: BatchLoss) -> AbstractContextManager[None]:
-        # Unreduced gradients would need memory for the whole model.
-        return nullcontext()
-
-    def gather_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        result: dict[str, Tensor] = {}
-        for name, tensor in tensors.items():
-            # Every process takes part in gathering.
-            gather = getattr(tensor, "full_tensor", None)
-            full = tensor if gather is None else gather().detach()
-            if self.is_rank0:
-                result[name] = full.cpu()
-        return result
-
-    @contextmanager
-    def full_parameters(self, model: Model) -> Iterator[None]:
-        self.gather_weights_into(model)
-        try:
-            yield
-        finally:
-            _empty(tensors_of(model))
-
-    def gather_weights_into(self, model: Model) -> None:
-        weights = tensors_of(model)
-        for name, tensor in self._sharded_weights.items():
-            full = self.gather_tensors({name: tensor})
-            if self.is_rank0:
-                weights[name].data = full[name].to(weights[name].device)
-
-    def _local_part(self, tensor: Tensor, like: Tensor) -> Tensor:
-        from torch.distributed.tensor import DTensor, distribute_tensor
-
-        # Tensors of a different shape, such as an optimizer's step count, are replicated.
-        if not isinstance(like, DTensor) or tensor.shape != like.shape:
-            return tensor
-        # Cloned, since the part would keep the full tensor alive.
-        return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None).clone()
-
-
-def _empty(weights: Mapping[str, Tensor]) -> None:
-    """Free the memory of weights but keep their shapes."""
-    for weight in weights.values():
-        weight.data = weight.new_zeros(()).expand(weight.shape)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +26,7 @@ from attent.runs.weights import fill, tensors_of
 from attent.text.batches import BatchSize, Examples
 from attent.training.autotune import Budget, ComputeConfig, Precision, autotune, benchmark, candidates, rate_fault
 from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore, resume_messages
-from attent.training.distributed import SINGLE_PROCESS, Processes, Sharded
+from attent.training.distributed import SINGLE_PROCESS, Processes
 from attent.training.loss import LossFunction, translation_cross_entropy
 from attent.training.optimizer import (
     SCHEDULES,
@@ -103,7 +102,7 @@ def train(
         progress: the status line; on standard error by default.
         checkpoints: the checkpoints of the run; by default nothing is saved.
         processes: the training processes. Each process calls this function with the same model, data and settings; only
-            process 0 validates, logs, prints and saves. With sharded weights, the models of the others are left empty.
+            process 0 validates, logs, prints and saves.
 
     The process keeps the number of threads that training chooses.
 
@@ -146,22 +145,16 @@ class Training:
         loss: LossFunction = translation_cross_entropy,
         announce: Announce = Budget.lines,
     ) -> None:
-        if settings.sharded and processes.world_size == 1:
-            progress.say("sharded has no effect with a single process, which holds all weights")
-        elif settings.sharded:
-            processes = Sharded(processes.rank, processes.world_size)
         if not processes.is_rank0:
             # Process 0 validates, saves and prints.
             checkpoints, log, progress = None, lambda record: None, SilentProgress()
-            if not processes.sharded:
-                settings = settings.model_copy(update={"averaging": "none"})
+            settings = settings.model_copy(update={"averaging": "none"})
         self.model, self.settings, self.checkpoints, self.processes = model, settings, checkpoints, processes
         self._validate, self._log, self._progress = validate, log, progress
         model.train()
         model.freeze(settings.freeze)
-        self.module = processes.prepare_model(model, loss)
         # Frozen weights do not train.
-        self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.device = self.parameters[0].device
         self.schedule = SCHEDULES[settings.schedule]
         self.optimizer = build_optimizer(self.parameters, settings)
@@ -171,14 +164,10 @@ class Training:
             limit_heap_fragmentation()
         size = BatchSize(settings.batch_pairs, settings.batch_tokens)
         processes.check_same_data(data)
-        state = restore(checkpoints, self.module, self.optimizer, self.average, processes)
+        state = restore(checkpoints, self.model, self.optimizer, self.average, processes)
         # Whether anything has changed since the last checkpoint, and the update of its weights.
         self.has_unsaved, self.saved_update = state is None, None if state is None else state.update
-        # Gathering sharded weights for a checkpoint requires every process.
-        self.can_save = processes.from_rank0(lambda: checkpoints is not None) and (
-            processes.is_rank0 or processes.sharded
-        )
-        self.batch_loss = processes.batch_loss(self.module, loss)
+        self.batch_loss = processes.batch_loss(self.model, loss)
         self.state = state = self._begin(state, data, size, announce)
         torch.set_num_threads(state.pace.threads)
         self.early_stopping = EarlyStopping(settings, state.verdict)
@@ -195,7 +184,6 @@ class Training:
             pace=ComputeConfig("float32", 1),
             device=self.device.type,
             processes=processes.world_size,
-            sharded=processes.sharded,
             machine=MachineRow(**processes.from_rank0(lambda: asdict(replace(current_row(), onednn=prefers_onednn())))),
             processor=processor_class(),
         )
@@ -217,7 +205,7 @@ class Training:
         def step(precision: Precision, count: int = 1) -> None:
             for batch, _ in parts[:count]:
                 self.batch_loss(batch.to(self.device), settings.label_smoothing, precision).backward()
-            self.module.zero_grad()
+            self.model.zero_grad()
 
         configs = [ComputeConfig(*values) for values in processes.from_rank0(lambda: candidates(settings, self.device))]
         config = autotune(step, configs, self.device, self._log, self._progress, processes.from_rank0)
@@ -227,7 +215,7 @@ class Training:
         tokens = sum(batch_tokens for _, batch_tokens in parts)
         epoch_seconds = seconds * data.token_count(np.arange(len(data))) / max(tokens, 1)
         return config, Budget(
-            settings, self.module.to_logits.in_features, batches.epoch_batches / settings.accumulate, epoch_seconds
+            settings, self.model.to_logits.in_features, batches.epoch_batches / settings.accumulate, epoch_seconds
         )
 
     @property
@@ -261,7 +249,7 @@ class Training:
             total = total + loss.detach()
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, settings.clip)
-        width = self.module.to_logits.in_features
+        width = self.model.to_logits.in_features
         warmup = warmup_updates(settings.warmup, self.state.update, self.fraction_done)
         factor = self.schedule(self.state.update, done, warmup, width) * self.early_stopping.state.scale
         self.rate = settings.learning_rate * factor
@@ -287,7 +275,7 @@ class Training:
     def validate(self) -> None:
         """Validate the averaged weights."""
         self.model.eval()
-        with self.average.average_parameters(), torch.no_grad(), self.processes.full_parameters(self.model):
+        with self.average.average_parameters(), torch.no_grad():
             scores = self.processes.from_rank0(lambda: dict(self._validate()))
         self.model.train()
         for name, score in scores.items():
@@ -302,27 +290,21 @@ class Training:
 
     def save(self, fraction_done: float | None = None) -> None:
         """Write a checkpoint, unless nothing has changed since the last one."""
-        if not self.can_save or not self.has_unsaved:
+        if not self.checkpoints or not self.has_unsaved:
             return
         self.log_progress(fraction_done)
         self._check_weights_finite()
         self.state.place, self.state.seconds = self.batches.position, self.meter.seconds
         # A validation changes the state but no tensor.
         is_new = self.saved_update != self.state.update
-        files = checkpoint_files(self.module, self.optimizer, self.average, self.processes) if is_new else None
-        if self.checkpoints:
-            self.checkpoints.save(self.state, files)
-        else:
-            deque(files or (), maxlen=0)
+        files = checkpoint_files(self.model, self.optimizer, self.average) if is_new else None
+        self.checkpoints.save(self.state, files)
         self.has_unsaved, self.saved_update = False, self.state.update
 
     def _check_weights_finite(self) -> None:
         """Check that all weights are finite, before a new checkpoint replaces an older one."""
         for parameter in self.parameters:
-            # A sharded parameter has a local part.
-            to_local = getattr(parameter, "to_local", None)
-            local = parameter if to_local is None else to_local()
-            if not bool(local.isfinite().all()):
+            if not bool(parameter.isfinite().all()):
                 raise AttentError(
                     f"a weight is no longer finite at update {self.state.update}; a smaller learning_rate may help"
                 )
@@ -351,14 +333,13 @@ class Training:
             self.validate()
         self.save(1.0)
         self.model.eval()
-        if not self.can_save:
-            self.average.apply()
-        self.processes.gather_weights_into(self.model)
         if self.checkpoints:
             best_update = self.checkpoints.publish_best_weights(self.early_stopping.state)
             fill(tensors_of(self.model), self.checkpoints.run / MODEL)
+        else:
+            self.average.apply()
         self._progress.close()
-        if fault := rate_fault(self.settings, state.update, self.fraction_done, self.module.to_logits.in_features):
+        if fault := rate_fault(self.settings, state.update, self.fraction_done, self.model.to_logits.in_features):
             self._progress.say(fault)
         scores, device = self.early_stopping.state.scores_of(best_update), described(self.device)
         return TrainingResult(state.update, best_update, self.meter.seconds, state.loss, *state.pace, device, scores)

@@ -29,7 +29,7 @@ ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "
 
 # Settings that may be changed when a run is resumed; changing any other would make it a different run.
 CHANGEABLE_ON_RESUME = frozenset(
-    {"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "log", "sharded", "device"}
+    {"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "log", "device"}
 )
 
 
@@ -110,11 +110,6 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
     device: Annotated[str, AfterValidator(check_name), Help(metavar="auto|cpu|cuda|cuda:N|mps")] = Field(
         default=AUTO,
         description="Training device; not stored in the run folder, so that a run can be resumed on another device.",
-    )
-    sharded: Annotated[bool, Flag("--sharded/--whole")] = Field(
-        default=False,
-        description="Shard weights, gradients, moments and averages across the processes of torchrun, so that a model "
-        "may exceed the memory of one process; each layer's weights are gathered when it is used.",
     )
     averaging: Literal["none", "ema", "last"] = Field(
         default="none",
