@@ -32,7 +32,7 @@ COMPUTES = {
     "explore",
     "walk",
 }
-COMPUTES |= {"train", "demo", "ablate", "serve", "bench"}
+COMPUTES |= {"train", "demo", "ablate", "serve"}
 READS = (COMPUTES - {"demo"}) | {"average", "export", "vectors", "describe", "quantize"}
 
 

@@ -162,7 +162,6 @@ def test_commands_say_the_device_first(
         ["evaluate", run],
         ["show", run, "fr | 3 mars 2026"],
         ["walk", run, "fr | 3 mars 2026"],
-        ["bench", run, pairs],
     ):
         for device in ("auto", "cuda") if words[0] in ("train", "translate") else ("auto",):
             # an untrained model's answer is no date

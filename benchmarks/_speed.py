@@ -1,4 +1,4 @@
-"""The speed of a run on this machine.
+"""The speed of translators and language models on this machine.
 
 For a translator, lines per second and milliseconds per line; for a language model, new tokens per second.
 """
@@ -9,20 +9,13 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
-from pathlib import Path
 
 import torch
 
 from attent.benchmark.report import CPU, Column, Report, ResultTable, Row, machine_info
-from attent.errors import ArgumentError
-from attent.runs.config import DType
 from attent.search.settings import GenerationSettings, SearchSettings
-from attent.tasks.loading import load
 from attent.tasks.text_generation.text_generator import TextGenerator
 from attent.tasks.translation.engine import Engine
-from attent.tasks.translation.translator import Translator
-from attent.text.readers import read_lines
 
 SEARCHES = {"greedy": SearchSettings(), "beam 5": SearchSettings(beam=5)}
 # The maximum number of lines to translate.
@@ -40,46 +33,6 @@ TEXTS, NEW_TOKENS, WARM_UP_TOKENS = (1, 8, 32), 64, 4
 # The number of rounds, of which the fastest counts.
 ROUNDS = 3
 Say = Callable[[str], None]
-
-
-def measure(
-    run: Path,
-    file: Path | None = None,
-    *,
-    device: torch.device = CPU,
-    trust_code: bool = False,
-    dtype: DType | None = None,
-    say: Say = lambda line: None,
-) -> Report:
-    """Measure how fast a run translates or generates text.
-
-    Args:
-        run: run folder of a translator or a language model.
-        file: lines for a translator to translate.
-        device: device of the model.
-        trust_code: True to import modules that the run names.
-        dtype: type of the weights; the run's own unless given.
-        say: called with a line for each measurement.
-
-    Raises:
-        ArgumentError: the run does neither, a translator has no file or a language model has one, or the file contains
-            no line.
-        DataError: the file cannot be read.
-        RunError: the run folder is missing or damaged.
-    """
-    tool = load(run, device, trust_code, dtype)
-    if isinstance(tool, TextGenerator):
-        if file is not None:
-            raise ArgumentError(f"{run} is a language model, which is measured without a file: attent bench {run}")
-        return _generation(tool, device, say)
-    if not isinstance(tool, Translator):
-        raise ArgumentError(f"{run} neither translates nor generates text, so it cannot be timed")
-    if file is None:
-        raise ArgumentError(f"{run} is a translator, which needs lines to translate: attent bench {run} FILE")
-    texts = list(islice((line for line in read_lines(file) if line), LINES))
-    if not texts:
-        raise ArgumentError(f"{file} has no line to translate")
-    return measure_translation({"attent": tool}, texts, device=device, say=say)
 
 
 def measure_translation(

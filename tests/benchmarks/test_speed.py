@@ -3,14 +3,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import _speed
 import pytest
+from _speed import line_latencies, measure_translation, rate_table
 
-from attent.benchmark import speed
-from attent.benchmark.speed import line_latencies, measure, measure_translation, rate_table
-from attent.errors import ArgumentError
 from attent.models.build import build
 from attent.models.settings import DecoderSettings, TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
+from attent.tasks.text_generation.text_generator import load as load_generator
 from attent.tasks.translation.translator import load
 from attent.text.tokenizer import CharTokenizer
 from attent.text.tokenizers import learn
@@ -53,7 +53,7 @@ def generating(tmp_path: Path) -> Path:
 def test_sides_take_turns_size_by_size_and_the_fastest_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, int]] = []
     clock = itertools.chain([0.0, 4.0, 10.0, 11.0, 20.0, 22.0, 30.0, 38.0])
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(_speed.time, "perf_counter", lambda: next(clock))
     sides = {name: lambda size, name=name: calls.append((name, size)) for name in ("a", "b")}
     table = rate_table("lines", sides, (5,), lambda size: 8 * size, rounds=2)
     assert calls == [("a", 5), ("b", 5)] * 2
@@ -66,7 +66,7 @@ def test_sides_take_turns_size_by_size_and_the_fastest_round_counts(monkeypatch:
 
 def test_lines_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     times = (number for line in range(1, 22) for number in (0.0, line / 1000))
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(_speed.time, "perf_counter", lambda: next(times))
     engine = Recorder()
     (row,) = line_latencies({"only": engine}, ["x"] * 21, ["greedy"])
     assert engine.asked == [(1, 1, 1)] * 21
@@ -85,16 +85,6 @@ def test_a_translator_is_measured(translating: Path) -> None:
 
 
 def test_every_text_of_a_language_model_has_all_its_tokens(generating: Path) -> None:
-    generator = speed.load(generating)
-    texts: Any = speed.generate(generator, 3, 4)
+    generator = load_generator(generating)
+    texts: Any = _speed.generate(generator, 3, 4)
     assert [len(text.tokens) for text in texts] == [4, 4, 4]
-
-
-def test_what_cannot_be_measured(translating: Path, generating: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty.txt").write_text("\n\n", encoding="utf-8")
-    with pytest.raises(ArgumentError, match=r"empty\.txt has no line to translate"):
-        measure(translating, tmp_path / "empty.txt")
-    with pytest.raises(ArgumentError, match="needs lines to translate: attent bench"):
-        measure(translating)
-    with pytest.raises(ArgumentError, match="measured without a file"):
-        measure(generating, tmp_path / "empty.txt")
