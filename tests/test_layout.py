@@ -21,7 +21,7 @@ layers · testing · mask_text
 views · integrations · installation
 text | models
 runs · training | search
-alignment
+alignment · learning
 tasks
 formats
 documents
