@@ -1,4 +1,4 @@
-"""A MkDocs hook that adds a notebook for each page of learn/, with the page's printed results as cell outputs.
+"""A MkDocs hook that adds a notebook for each page of learn/ and for the exercises, with what they print as outputs.
 
 A cell is a block of Python or one console command; blocks marked `not run` and all others remain text. A mark `page:
 PATH` before a block names the recorded page, relative to the page itself, that the block's last line shows.
@@ -19,7 +19,7 @@ from site_links import without_links
 
 from attent.views.pages.page import Page
 
-FOLDER = "learn/"
+FOLDER, EXERCISES = "learn/", "exercises.md"
 MARKS = r"(?:^<!-- [^\n]+ -->\n)*"
 BLOCK = re.compile(
     rf"(?P<marks>{MARKS})^```(?P<language>python|console)\n(?P<code>.*?)^```\n"
@@ -40,7 +40,7 @@ KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
 def on_files(files: Any, *, config: Any) -> Any:
-    """Add a notebook for each page of the folder to the site's files."""
+    """Add a notebook for each taught page to the site's files."""
     for file in list(files.documentation_pages()):
         if is_taught(file):
             name = PurePosixPath(file.src_uri)
@@ -60,7 +60,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 def is_taught(file: Any) -> bool:
     """Return whether a file of the site gets a notebook."""
-    return file.src_uri.startswith(FOLDER) and file.src_uri.endswith(".md")
+    return file.src_uri == EXERCISES or (file.src_uri.startswith(FOLDER) and file.src_uri.endswith(".md"))
 
 
 def notebook(path: Path, name: PurePosixPath) -> Any:

@@ -33,6 +33,7 @@ MODULES = (
     "attent.views",
     "attent.documents",
     "attent.errors",
+    "attent.learning",
     "attent.models",
     "attent.testing",
 )

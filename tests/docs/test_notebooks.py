@@ -1,4 +1,4 @@
-"""Every page of docs/learn is a notebook of the site: no block is missing, and its cells print what the page shows."""
+"""The course and the exercises are notebooks of the site: no block is missing, and cells print what the page shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("material", reason="mkdocs-material is not installed")
 import site_notebooks  # noqa: E402 - it needs both
 
 ROOT = Path(__file__).parents[2]
-LEARN = sorted((ROOT / "docs" / "learn").glob("*.md"))
+LEARN = [*sorted((ROOT / "docs" / "learn").glob("*.md")), ROOT / "docs" / "exercises.md"]
 PAGE_TESTS = runpy.run_path(str(Path(__file__).with_name("test_pages.py")))
 # Of a recorded page, its words and figures; its program changes.
 DESCRIPTION = re.compile(r'<script type="application/json"[^>]*>(.*?)</script>', re.DOTALL)

@@ -44,7 +44,7 @@ def flat_largest(scores: Tensor) -> Tensor:
 
 
 def values_and_indices(scores: Tensor) -> Tensor:
-    powers = torch.exp(scores - torch.max(scores, dim=-1, keepdim=True))
+    powers = torch.exp(scores - torch.max(scores, dim=-1, keepdim=True))  # pyright: ignore[reportOperatorIssue]
     return powers / powers.sum(-1, keepdim=True)
 
 

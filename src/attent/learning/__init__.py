@@ -9,6 +9,7 @@ from attent.requirements import check_extra
 
 check_extra("models")
 
-from attent.learning.judge import check  # noqa: E402 - it imports what an extra installs
+from attent.learning.exercise import exercise  # noqa: E402 - after the check of what they import
+from attent.learning.judge import check  # noqa: E402
 
-__all__ = ["check"]
+__all__ = ["check", "exercise"]

@@ -55,7 +55,7 @@ def check_file(number: int, path: Path) -> Judgment:
     name = exercise(number)["function"]
     refuse((not path.exists(), f"there is no {path}: attent learn {number} writes it"))
     try:
-        function = runpy.run_path(str(path)).get(name)
+        function: Any = runpy.run_path(str(path)).get(name)
     except (Exception, SystemExit) as error:
         raise ArgumentError(f"{path} raises {type(error).__name__}: {error}") from error
     refuse((not callable(function), f"{path} has no function {name}"))

@@ -14,7 +14,8 @@ from attent.setting import Help
 
 def learn(
     number: Annotated[
-        int | None, typer.Argument(help="The exercise, from 1; all of them, with your progress, unless given.")
+        int | None,
+        typer.Argument(metavar="NUMBER", help="The exercise, 1 to 6; all of them, with your progress, unless given."),
     ] = None,
     check: Annotated[bool, Help("Run your file; show what is right, what is not, and why. Ctrl-C stops it.")] = False,
     hint: Annotated[bool, Help("Show hints, the last of which is nearly the code.")] = False,
