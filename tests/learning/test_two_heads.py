@@ -92,4 +92,5 @@ def test_usual_mistakes_are_named(assert_named) -> None:
 
 def test_both_results_are_needed() -> None:
     judgment = check(4, lambda *inputs: by_halves(*inputs)[0])
-    assert judgment.findings["one sentence"] == "output, weights must be (1, 3, 4), (1, 2, 3, 3), got (1, 3, 4)"
+    finding = "output, weights must be tensor (1, 3, 4), tensor (1, 2, 3, 3), got tensor (1, 3, 4)"
+    assert judgment.findings["one sentence"] == finding

@@ -105,8 +105,11 @@ def _outcome(function: Callable[..., Any], inputs: tuple[Any, ...]) -> Outcome:
 
 
 def _kinds(results: tuple[Any, ...]) -> str:
-    """Return the shapes of tensors, and the types of other results."""
-    return ", ".join(str((*x.shape,)) if isinstance(x, Tensor) else type(x).__name__ for x in results)
+    """Return the kinds of results: the shapes of tensors, and the types of others."""
+    return ", ".join(
+        (f"tensor {(*x.shape,)}" if x.dim() else "number") if isinstance(x, Tensor) else type(x).__name__
+        for x in results
+    )
 
 
 def _difference(chosen: Mapping[str, Any], expected: Outcome, outcome: Outcome) -> str:
@@ -152,8 +155,7 @@ def _reason(chosen: Mapping[str, Any], cases: Mapping[str, Any], outcomes: Mappi
 @torch.no_grad()
 def _panels(picture: Mapping[str, str], function: Callable[..., Any], names: dict[str, Any]) -> dict[str, Panel]:
     """Return what a correct function draws."""
-    inputs = _inputs(picture["inputs"], names)
-    names = names | {"function": function, "inputs": inputs, "results": _outcome(function, inputs)}
+    names = names | {"function": function, "inputs": _inputs(picture["inputs"], names)}
     weights, rows, columns = (eval(picture[name], names) for name in ("weights", "rows", "columns"))
     draw = head_panels if weights.dim() > 2 else lambda *labelled, title: {title: panel(*labelled, title=title)}
     return draw(weights, rows, columns, title=picture["title"])
