@@ -137,8 +137,8 @@ def _same(first: Outcome, second: Outcome) -> bool:
     if isinstance(first, str) or isinstance(second, str) or _kinds(first) != _kinds(second):
         return isinstance(first, str) and first == second
     return all(
-        _close(one, two).all() if isinstance(one, Tensor) else one == two
-        for one, two in zip(first, second, strict=True)
+        _close(left, right).all() if isinstance(left, Tensor) else left == right
+        for left, right in zip(first, second, strict=True)
     )
 
 
