@@ -45,6 +45,11 @@ class Engine {
     return this.model.step(state, token);
   }
 
+  /** Whether there is a position left for another token. */
+  canRead(state) {
+    return state.length < (this.description.longest ?? Infinity);
+  }
+
   /**
    * Write a translation, a continuation or a caption, by greedy search: first {kind: "start", labels, unknown, ids, state}, perhaps {kind: "pause"},
    * then each token, {kind: "token", token, text, probability, logits, candidates, forced, state}. `force` has the ids that are written first; a
@@ -159,7 +164,7 @@ class Engine {
     if (isText && !input.trim()) throw new Error("there is nothing to classify: the text is empty");
     const source = isText ? this.source.encode(input) : vectorsOf(input, this.description.picture);
     const length = isText ? source.length : source.rows;
-    if (longest !== null && length > longest) throw new Error(`the text has a length of ${length}, more than the ${longest} that this model can read`);
+    if (longest !== null && length > longest) throw new Error(`the example has a length of ${length}, more than the ${longest} tokens, vectors or patches that this model can read`);
     const state = new State(options);
     const logits = this.model.logits(this.model.forward(source, state), 0);
     const probabilities = softmax(logits);

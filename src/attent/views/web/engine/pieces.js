@@ -72,14 +72,14 @@ export class Pieces {
 
   decode(ids) {
     const end = ids.indexOf(3);
-    let [text, run] = ["", []];
-    const flush = () => { text += textOf(run); run = []; };
-    for (const token of end < 0 ? ids : ids.slice(0, end)) {
-      if (token < 4) continue;
-      if (token < this.first) { run.push(token - this.bytes); continue; }
+    let [text, bytes] = ["", []];
+    const flush = () => { text += textOf(bytes); bytes = []; };
+    (end < 0 ? ids : ids.slice(0, end)).filter((token) => token >= SPECIALS).forEach((token, place) => {
+      if (token < this.first) return bytes.push(token - this.bytes);
       flush();
-      text += text ? this.names[token] : this.names[token].replace(/^▁/, "");
-    }
+      // the space before a text is not the text's
+      text += place ? this.names[token] : this.names[token].replace(/^▁/, "");
+    });
     flush();
     return text.replaceAll(SPACE, " ").replace(new RegExp(`${ESCAPE}([${ESCAPE}${LOW_LINE}])`, "gu"), (_, kind) => (kind === ESCAPE ? ESCAPE : SPACE));
   }
@@ -99,21 +99,23 @@ function wordsOf(characters) {
   return words;
 }
 
+const UTF8 = { fatal: true, ignoreBOM: true };
+
 /** The text of bytes in UTF-8; each byte that is no part of a character is "�". */
 function textOf(bytes) {
   let text = "";
   for (let at = 0; at < bytes.length;) {
-    const length = [1, 2, 3, 4].find((count) => isCharacter(bytes.slice(at, at + count)));
-    text += length ? new TextDecoder().decode(Uint8Array.from(bytes.slice(at, at + length))) : "\ufffd";
-    at += length ?? 1;
+    const found = [1, 2, 3, 4].map((count) => characterOf(bytes.slice(at, at + count))).find(Boolean);
+    text += found ?? "\ufffd";
+    at += found ? new TextEncoder().encode(found).length : 1;
   }
   return text;
 }
 
-function isCharacter(bytes) {
+function characterOf(bytes) {
   try {
-    return [...new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(bytes))].length === 1;
+    return new TextDecoder("utf-8", UTF8).decode(Uint8Array.from(bytes));
   } catch {
-    return false;
+    return "";
   }
 }
