@@ -124,7 +124,7 @@ def payload(
         "task": config.task,
         "settings": _settings(model, name),
         "tensors": tensors,
-        "tokenizers": {side: _tokenizer(own, name) for side, own in run.tokenizers.items()},
+        "tokenizers": {side: as_data(own, name) for side, own in run.tokenizers.items()},
         "reads": "texts",
         "examples": examples or (DATES if is_of_dates else ()),
         "labels": inputs and inputs.labels,
@@ -169,8 +169,8 @@ def _settings(model: nn.Module, name: str) -> dict[str, Any]:
     return described
 
 
-def _tokenizer(tokenizer: Tokenizer, name: str) -> dict[str, Any]:
-    """Return a tokenizer as data for views/web/engine/tokenizers.js."""
+def as_data(tokenizer: Tokenizer, name: str) -> dict[str, Any]:
+    """Return a tokenizer as data for views/web/engine/tokenizers.js; `name` is the run's."""
     if isinstance(tokenizer, VocabularyTokenizer):
         return {"kind": tokenizer.KEY, "entries": tokenizer.entries}
     if not isinstance(tokenizer, SubwordTokenizer):

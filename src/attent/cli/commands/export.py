@@ -23,8 +23,12 @@ def export(
             "marian, a folder for Hugging Face's transformers; html, a page that runs the model in a browser."
         ),
     ],
-    out: Annotated[Path | None, Help("Output folder, or page; RUN/export/ENGINE or RUN/export/page.html unless given.")] = None,
-    quantization: Annotated[str | None, Help("CTranslate2's type of the weights: int8, int8_float32, …; int8 for a page.")] = None,
+    out: Annotated[
+        Path | None, Help("Output folder, or page; RUN/export/ENGINE or RUN/export/page.html unless given.")
+    ] = None,
+    quantization: Annotated[
+        str | None, Help("CTranslate2's type of the weights: int8, int8_float32, …; int8 for a page.")
+    ] = None,
     example: Annotated[list[str] | None, Help("Text or picture file that a page offers; repeatable.")] = None,
     trust_code: TrustCode = False,
 ) -> None:

@@ -2,75 +2,42 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 
 from attent.formats.html import payload
 from attent.runs.folder import Run
+from attent.text.tokenizer import BOS, EOS
+from attent.views.build_scene import build_scene
 from attent.views.pages.page import bundle
 
-# Answers one question of JSON a line; `write` collects the steps of a translation, with all weights after the last.
-ANSWER = r"""
-const numbers = (matrix) => matrix.list();
-const shown = (engine, state) => Object.fromEntries(engine.maps(state).flatMap(({ name, layers }) => layers.map((heads, layer) => [`${name}.${layer}`, heads.map(numbers)])));
-const typed = (input) => (input.values ? { ...input, values: Float32Array.from(input.values) } : input);
-function answerOf(engine, { call, input, options = {} }) {
-  try {
-    if (call === "write") {
-      const [first, ...rest] = engine.write(typed(input), options);
-      const steps = rest.filter(({ kind }) => kind === "token");
-      const plain = steps.map(({ token, text, probability, logits, candidates, forced }) => ({ token, text, probability, logits: [...logits], candidates, forced }));
-      return { labels: first.labels, unknown: first.unknown, ids: first.ids, steps: plain, maps: shown(engine, first.state) };
-    }
-    if (call === "parts") {
-      const [first, ...rest] = engine.write(typed(input.text), options);
-      const parts = engine.parts(first.state, ...input.head);
-      return { ...Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, numbers(part)])), row: [...engine.row(first.state, ...input.head)], count: rest.length };
-    }
-    const { state, ...answer } = call === "groups" ? { groups: engine.groups, normalizers: engine.normalizers } : engine[call](typed(input), options);
-    if (answer.logits) answer.logits = [...answer.logits];
-    if (answer.blanks) answer.blanks = answer.blanks.map((blank) => ({ ...blank, logits: [...blank.logits] }));
-    return state ? { ...answer, maps: shown(engine, state) } : Array.isArray(input) ? answer : answer;
-  } catch (error) {
-    return { error: error.message };
-  }
-}
-"""
-NODE = r"""
-const { readFileSync } = require("fs");
-const { description, questions, weights } = JSON.parse(readFileSync(0, "utf8"));
-const engine = module_engine_engine.open({ description, weights: Uint8Array.from(Buffer.from(weights, "base64")) });
-process.stdout.write(JSON.stringify(questions.map((question) => answerOf(engine, question)), (_, value) => (value === -Infinity ? "-Infinity" : value)));
-"""
+# Answers questions of JSON, given the bundle of the engine.
+ANSWER = Path(__file__).with_name("_live_engine.js").read_text(encoding="utf-8")
 
 
 def node(script: str, data: Any) -> Any:
     """Run a script under node, with data as JSON on its standard input, and return what it writes, also JSON."""
-    path = shutil.which("node")
-    if path is None:
-        pytest.skip("node is not on the path")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "script.cjs"
         file.write_text(script, encoding="utf-8")
         result = subprocess.run(
-            [path, file], input=json.dumps(data), capture_output=True, encoding="utf-8", check=False
+            ["node", file], input=json.dumps(data), capture_output=True, encoding="utf-8", check=False
         )
     assert not result.returncode, result.stderr[-2000:]
     return json.loads(result.stdout)
 
 
 def stored(description: dict[str, Any], weights: np.ndarray) -> dict[str, torch.Tensor]:
-    """Return the tensors of a page's weights, read as docs/formats.md describes them."""
+    """Return the tensors of a page's weights, read as engine/parameters.js describes them."""
     tensors = {}
     for each in description["tensors"]:
         shape, begin = tuple(each["shape"]), each["offset"]
@@ -100,15 +67,13 @@ class Pair:
             self.run.model.load_state_dict(stored(self.description, self.weights))
 
     def ask(self, *questions: dict[str, Any]) -> list[Any]:
-        """Answer questions, see ANSWER."""
-        import base64
-
+        """Answer questions, see _live_engine.js."""
         data = {
             "description": self.description,
             "questions": questions,
             "weights": base64.b64encode(self.weights.tobytes()).decode(),
         }
-        return node(bundle("engine/engine") + ANSWER + NODE, data)
+        return node(bundle("engine/engine") + ANSWER, data)
 
 
 def randomize(model: nn.Module, seed: int = 3) -> nn.Module:
@@ -118,3 +83,43 @@ def randomize(model: nn.Module, seed: int = 3) -> nn.Module:
         for parameter in model.parameters():
             parameter.copy_(1.5 * parameter if parameter.dim() > 1 else parameter + 0.2 * torch.randn_like(parameter))
     return model.eval()
+
+
+class Comparison(NamedTuple):
+    """What differs between a page and Python: whether tokens are the same, and the largest differences."""
+
+    is_same: bool
+    logits: float
+    maps: float
+
+
+def translated(translator: Any, text: str, answer: dict[str, Any]) -> Comparison:
+    """Compare a page's translation with Python's greedy search, and with Python's logits and maps for the same tokens."""
+    assert "steps" in answer, answer
+    tokens, source = [step["token"] for step in answer["steps"]], translator.read(text)
+    is_same = tokens == [*translator.search(text)[0].tokens, EOS]
+    logits = np.array([step["logits"] for step in answer["steps"]])
+    with torch.no_grad():
+        memory = translator.encode(source.ids)
+        features = translator.model.decode(memory, torch.tensor([[BOS, *tokens[:-1]]]))
+        expected = translator.model.output(features)[0].numpy()
+    columns = ("",) * len(source.ids)
+    maps = translator.map_of_tokens(source.ids, tokens, columns, ("",) * len(tokens))
+    return Comparison(
+        is_same, float(np.abs(logits - expected).max()), difference(answer["maps"], maps and build_scene(maps))
+    )
+
+
+def difference(maps: dict[str, Any], scene: Any) -> float:
+    """Return the largest difference between the maps of a page, as `shown` names them, and those of a scene."""
+    known = {
+        f"{group.name}.{number}": layer
+        for group in (scene.groups if scene else ())
+        for number, layer in enumerate(group.layers)
+    }
+    assert known.keys() == maps.keys(), (known.keys(), maps.keys())
+    largest = 0.0
+    for name, layer in known.items():
+        weights = layer.rows(torch.arange(layer.shape[1])).numpy()
+        largest = max(largest, float(np.abs(np.array(maps[name]) - weights).max()))
+    return largest
