@@ -1,4 +1,4 @@
-// Answers questions to a page's engine under node: one is {call, input, options}; `write` collects the steps of a translation, with all weights after the last.
+// Answers questions to the engine of a page under node: {call, input, options}; `write` collects all steps, and the weights after the last.
 const numbers = (matrix) => matrix.list();
 const shown = (engine, state) => Object.fromEntries(engine.maps(state).flatMap(({ name, layers }) => layers.map((heads, layer) => [`${name}.${layer}`, heads.map(numbers)])));
 const typed = (input) => (input.values ? { ...input, values: Float32Array.from(input.values) } : input);
@@ -7,8 +7,10 @@ function answerOf(engine, { call, input, options = {} }) {
     if (call === "write") {
       const [first, ...rest] = engine.write(typed(input), options);
       const steps = rest.filter(({ kind }) => kind === "token");
+      return () => {
       const plain = steps.map(({ token, text, probability, logits, candidates, forced }) => ({ token, text, probability, logits: [...logits], candidates, forced }));
       return { labels: first.labels, unknown: first.unknown, ids: first.ids, steps: plain, maps: shown(engine, first.state) };
+      };
     }
     if (call === "parts") {
       const [first, ...rest] = engine.write(typed(input.text), options);
@@ -23,7 +25,15 @@ function answerOf(engine, { call, input, options = {} }) {
     return { error: error.message };
   }
 }
+// The time is that of the engine, without the text of its numbers.
+function timed(engine, question) {
+  const begin = performance.now();
+  const kept = answerOf(engine, question);
+  const milliseconds = performance.now() - begin;
+  return { ...(typeof kept === "function" ? kept() : kept), milliseconds };
+}
+
 const { readFileSync } = require("fs");
 const { description, questions, weights } = JSON.parse(readFileSync(0, "utf8"));
 const engine = module_engine_engine.open({ description, weights: Uint8Array.from(Buffer.from(weights, "base64")) });
-process.stdout.write(JSON.stringify(questions.map((question) => answerOf(engine, question)), (_, value) => (value === -Infinity ? "-Infinity" : value)));
+process.stdout.write(JSON.stringify(questions.map((question) => timed(engine, question)), (_, value) => (value === -Infinity ? "-Infinity" : value)));

@@ -1,4 +1,4 @@
-"""The engine of live pages beside the Python models: both compute with the weights that a page has, each in its own way."""
+"""The engine of live pages beside the Python models: both compute with the weights that a page has."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ def node(script: str, data: Any) -> Any:
 def stored(description: dict[str, Any], weights: np.ndarray) -> dict[str, torch.Tensor]:
     """Return the tensors of a page's weights, read as engine/parameters.js describes them."""
     tensors = {}
+    if all(each["kind"] == "float16" for each in description["tensors"]):
+        weights = weights.reshape(2, -1)[::-1].T.ravel()
     for each in description["tensors"]:
         shape, begin = tuple(each["shape"]), each["offset"]
         count = int(np.prod(shape))
@@ -62,6 +64,8 @@ class Pair:
     def __init__(self, run: Run, quantization: str | None = None) -> None:
         self.description, packs = payload(run, "run", quantization)
         self.weights = packs["weights"]
+        # of all answers so far
+        self.milliseconds, self.tokens = 0.0, 0
         self.run = Run(run.config, copy.deepcopy(run.model).eval(), run.tokenizers, run.files)
         with torch.no_grad():
             self.run.model.load_state_dict(stored(self.description, self.weights))
@@ -73,11 +77,14 @@ class Pair:
             "questions": questions,
             "weights": base64.b64encode(self.weights.tobytes()).decode(),
         }
-        return node(bundle("engine/engine") + ANSWER, data)
+        answers = node(bundle("engine/engine") + ANSWER, data)
+        self.milliseconds += sum(answer["milliseconds"] for answer in answers)
+        self.tokens += sum(len(answer.get("steps", "x")) for answer in answers)
+        return answers
 
 
 def randomize(model: nn.Module, seed: int = 3) -> nn.Module:
-    """Enlarge the weights of an untrained model and shift its vectors, so that no bias is 0 and no token as likely as another."""
+    """Enlarge the weights of an untrained model and shift its vectors, so that rounding chooses no token."""
     torch.manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -94,7 +101,7 @@ class Comparison(NamedTuple):
 
 
 def translated(translator: Any, text: str, answer: dict[str, Any]) -> Comparison:
-    """Compare a page's translation with Python's greedy search, and with Python's logits and maps for the same tokens."""
+    """Compare a page's translation with Python's greedy search, and its numbers with Python's for the same tokens."""
     assert "steps" in answer, answer
     tokens, source = [step["token"] for step in answer["steps"]], translator.read(text)
     is_same = tokens == [*translator.search(text)[0].tokens, EOS]

@@ -42,7 +42,7 @@ def export(
     """Write a run's model in another engine's format, or as a page that computes it.
 
     Args:
-        run: the run folder of a translator; for ONNX also of a language model, for a page of any task it computes.
+        run: the run folder of a translator; for ONNX also of a language model, for a page also of other tasks.
         engine: "ctranslate2", "onnx", "marian", or "html" for a page, see `attent.formats.html.write_page`.
         out: the output folder, which may contain an older export; RUN/export/ENGINE by default. For a page, the file.
         quantization: the type of the stored weights, in CTranslate2's spelling; for a page "int8".
@@ -50,8 +50,8 @@ def export(
         examples: texts, or picture files, that a page offers.
 
     Returns:
-        The folder, or the page. Its export.json has the versions of the packages, the SHA-256 of the run's files, and facts about
-        the export.
+        The folder, or the page. The folder's export.json has the versions of the packages, the SHA-256 of the run's
+        files, and facts about the export.
 
     Raises:
         ArgumentError: the engine cannot express the model, or has no such quantization.

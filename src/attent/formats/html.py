@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from attent.bounded import open_regular
 from attent.errors import ArgumentError, RunError, check_known
 from attent.layers.patches import patch_grid
 from attent.models.settings import RnnSettings
-from attent.runs.durable import check_links, write_text
+from attent.runs.durable import check_links, said_clearly, write_text
 from attent.runs.folder import Run, read
 from attent.tasks.classification.classifier import as_pictures
 from attent.tasks.classification.inputs import INPUTS, Inputs, PictureInputs
@@ -72,11 +71,12 @@ def write_page(
         check_links(path.parent, path)
     if path.suffix.lower() not in ENDINGS:
         raise ArgumentError(f"a page's name must end in .html, got {str(path)!r}")
-    if path.exists() and not _is_page(path):
+    if path.exists() and not (path.is_file() and GENERATOR in _beginning(path)):
         raise RunError(f"{path} already exists and is not the page of a run")
     check_known("quantization of a page", quantization or "int8", ("int8",))
     html = page_of(read(run, trust_code=trust_code), str(run), quantization, examples)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with said_clearly(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, html)
     return path
 
@@ -143,7 +143,8 @@ def payload(
         else:
             pixels = as_pictures(list(examples), pictures).pixels
         packs["examples"] = _in_bytes(pixels)
-        described |= {"reads": "pictures", "examples": {"count": len(pixels)}}
+        sides = dict(zip(("count", "height", "width", "channels"), pixels.shape, strict=True))
+        described |= {"reads": "pictures", "examples": sides}
     return described, packs
 
 
@@ -192,7 +193,9 @@ def _tensors(model: nn.Module, quantization: str | None) -> tuple[list[dict[str,
             numbers = tensor.detach().cpu().float().numpy()
             stored += b"".join(part.tobytes() for part in (_codes(numbers) if kind == "int8" else (to_half(numbers),)))
         described.append({"name": name, "shape": tensor.shape, "kind": kind, "offset": offsets[id(tensor)]})
-    return described, np.frombuffer(bytes(stored), np.uint8)
+    weights = np.frombuffer(bytes(stored), np.uint8)
+    # signs and exponents are deflated better beside each other
+    return described, weights if quantization else np.concatenate((weights[1::2], weights[::2]))
 
 
 def _codes(numbers: np.ndarray) -> Iterable[np.ndarray]:
@@ -201,9 +204,9 @@ def _codes(numbers: np.ndarray) -> Iterable[np.ndarray]:
     return np.rint(numbers / np.where(scales > 0, scales, 1)).astype(np.int8), scales
 
 
-def _is_page(path: Path) -> bool:
-    with open_regular(path) as file:
-        return GENERATOR in file.read(HEAD)
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEAD)
 
 
 def _unsupported(name: str, what: str) -> ArgumentError:

@@ -43,15 +43,26 @@ export class Parameters {
 
 /**
  * Read tensors from bytes. `described` lists {name, shape, offset, kind}: "float16", or "int8", whose rows are codes from −127 to 127, after all of
- * them a float32 for each row, by which its codes are multiplied. Tied tensors have the same offset.
+ * them a float32 for each row, by which its codes are multiplied. Tied tensors have the same offset. Where all are of 16 bits, the upper bytes of all
+ * come first, then the lower ones.
  */
-export function unpackedTensors(described, bytes) {
+export function unpackedTensors(described, packed) {
+  const bytes = described.some(({ kind }) => kind === "int8") ? packed : rejoined(packed);
   const [tensors, read] = [new Map(), new Map()];
   for (const { name, shape, offset, kind } of described) {
     if (!read.has(offset)) read.set(offset, kind === "int8" ? scaled(bytes, offset, shape) : halves(bytes, offset, size(shape)));
     tensors.set(name, { shape, numbers: read.get(offset) });
   }
   return tensors;
+}
+
+function rejoined(packed) {
+  const [count, bytes] = [packed.length / 2, new Uint8Array(packed.length)];
+  for (let place = 0; place < count; place++) {
+    bytes[2 * place + 1] = packed[place];
+    bytes[2 * place] = packed[count + place];
+  }
+  return bytes;
 }
 
 const size = (shape) => shape.reduce((product, length) => product * length, 1);
