@@ -33,7 +33,14 @@ def node(script: str, data: Any) -> Any:
             ["node", file], input=json.dumps(data), capture_output=True, encoding="utf-8", check=False
         )
     assert not result.returncode, result.stderr[-2000:]
-    return json.loads(result.stdout)
+    return json.loads(result.stdout, object_hook=_array)
+
+
+def _array(value: dict[str, Any]) -> Any:
+    """Return numbers in base64 as an array, and other objects as they are."""
+    if value.keys() != {"float32", "shape"}:
+        return value
+    return np.frombuffer(base64.b64decode(value["float32"]), "<f4").reshape(value["shape"])
 
 
 def stored(description: dict[str, Any], weights: np.ndarray) -> dict[str, torch.Tensor]:

@@ -153,7 +153,7 @@ def compare(run: Run, given: Any, answer: dict[str, Any]) -> Comparison:
         classifier = Classifier(model, Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
         examples = given if isinstance(given, np.ndarray) else [given]
         expected = classifier.log_probs(classifier.examples(classifier.data(examples)))[0]
-        logits = torch.tensor(answer["logits"], dtype=torch.float64).log_softmax(-1)
+        logits = torch.from_numpy(answer["logits"].astype(np.float64)).log_softmax(-1)
         is_same = classifier.labels[int(expected.argmax())] == answer["best"][0]["label"]
         scene = build_scene(classifier.maps(examples))
         return Comparison(is_same, _largest((logits - expected).numpy()), difference(answer["maps"], scene))

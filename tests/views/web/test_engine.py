@@ -183,7 +183,7 @@ def test_texts_are_classified_as_python_classifies_them() -> None:
         assert list(prediction.labels) == [best["label"] for best in answer["best"]]
         assert difference(answer["maps"], build_scene(classifier.maps([text]))) <= BOUND
         expected = classifier.log_probs(classifier.examples((text,)))[0]
-        logits = torch.tensor(answer["logits"]).log_softmax(-1)
+        logits = torch.from_numpy(answer["logits"].copy()).log_softmax(-1)
         assert (logits - expected).abs().max() <= BOUND
         assert answer["labels"] == ["CLS", *tokenizer.pieces(text)]
     empty, long = pair.ask({"call": "classify", "input": " "}, {"call": "classify", "input": "the" + " the" * 11})
@@ -289,8 +289,8 @@ def test_a_weight_is_written_out() -> None:
     pair = Pair(translator_run(settings))
     for group, layer, head in (("cross", 1, 2), ("decoder", 0, 1), ("encoder", 0, 3)):
         (parts,) = pair.ask({"call": "parts", "input": {"text": "abcxj", "head": [group, layer, head]}})
-        query, key, value = (np.array(parts[name]) for name in ("query", "key", "value"))
-        scores = np.array([[float(score) for score in row] for row in parts["scores"]])
+        query, key, value = (parts[name] for name in ("query", "key", "value"))
+        scores = parts["scores"]
         products = query @ key.T / np.sqrt(query.shape[1])
         np.testing.assert_allclose(
             np.where(np.isfinite(scores), scores, 0), np.where(np.isfinite(scores), products, 0), atol=1e-5
