@@ -218,8 +218,8 @@ def table(cells: Sequence[dict[str, Any]]) -> str:
         fastest = min(cell["milliseconds a token"] for cell in own)
         lines.append(
             f"| {key[0]} | {key[1]} | {len(own)} × {own[0]['inputs']} | {total['same']} of {total['inputs']} | "
-            f"{worst['logits']:.1e} | {worst['maps']:.1e} | {worst['page'] / 1000:,.0f} | {worst['stored'] / 1000:,.0f} | "
-            f"{fastest:.1f} |"
+            f"{worst['logits']:.1e} | {worst['maps']:.1e} | {worst['page'] / 1000:,.0f} | "
+            f"{worst['stored'] / 1000:,.0f} | {fastest:.1f} |"
         )
     return "\n".join(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from _live_engine import Pair, difference, node, randomize, translated
 
 from attent.attention.capture.intervene import intervene
 from attent.attention.masks import Causal, Window
-from attent.formats.html import as_data
+from attent.formats.html import as_data, page_of
 from attent.models.build import build
 from attent.models.settings import DecoderSettings, EncoderSettings, RnnSettings, TransformerSettings
 from attent.runs.config import RunConfig
@@ -341,3 +342,36 @@ def test_texts_become_tokens_and_tokens_texts_as_in_python(kind: str) -> None:
         assert unknown == unknown_pieces(text, tokenizer), text
     for tokens, (text, named) in zip(ids, answer["written"], strict=True):
         assert (text, tuple(named)) == (tokenizer.decode(tokens), labels(tokenizer, tokens))
+
+
+@pytest.mark.slow
+def test_in_a_browser_a_page_writes_what_python_writes(window: Any, tmp_path: Path) -> None:
+    texts = ["abcxj", "jihgfedcba" * 2]
+    for number, settings in enumerate(
+        (
+            TransformerSettings(encoder_layers=2, decoder_layers=2, **SMALL, position="rotary", norm="pre"),
+            RnnSettings(width=14, embedding_width=10, attention="luong"),
+        )
+    ):
+        run = translator_run(settings)
+        pair = Pair(run)
+        file = tmp_path / f"{number}.html"
+        file.write_text(page_of(run, "run"), encoding="utf-8")
+        answers = window.open(file).evaluate(
+            """async (texts) => {
+                const description = JSON.parse(document.getElementById("description").textContent);
+                const weights = await module_unpacked.unpacked("weights");
+                const engine = module_engine_engine.open({ description, weights });
+                const steps = (text) => [...engine.write(text)].filter(({ kind }) => kind === "token");
+                return texts.map((text) => steps(text).map(({ token, logits }) => ({ token, logits: [...logits] })));
+            }""",
+            texts,
+        )
+        for text, steps, answer in zip(
+            texts, answers, pair.ask(*({"call": "write", "input": text} for text in texts)), strict=True
+        ):
+            assert [step["token"] for step in steps] == [*of_run(pair.run).search(text)[0].tokens, EOS]
+            # the same script computes the same bits under node
+            for step, other in zip(steps, answer["steps"], strict=True):
+                np.testing.assert_allclose(step["logits"], other["logits"], atol=1e-6)
+    assert [address for address in window.requests if not address.startswith("file:")] == []
