@@ -29,13 +29,14 @@ from _live_engine import Comparison, Pair, difference, translated
 from attent.benchmark.report import machine_info, machine_sentence
 from attent.formats.html import page_of
 from attent.runs.folder import Run, read
+from attent.search.settings import GenerationSettings
 from attent.tasks.caption.captioner import Captioner, picture_inputs
 from attent.tasks.classification.classifier import Classifier
 from attent.tasks.classification.inputs import INPUTS, Inputs, PictureRows
 from attent.tasks.classification.pictures import load_digits
 from attent.tasks.dates.generated import regenerate
 from attent.tasks.fill_mask.fill_mask import FillMask
-from attent.tasks.text_generation.text_generator import GenerationSettings, TextGenerator
+from attent.tasks.text_generation.text_generator import of_run as generator_of
 from attent.tasks.translation.translator import forced_maps, of_run
 from attent.text.readers import read_lines
 from attent.text.tokenizer import BOS, EOS
@@ -161,8 +162,8 @@ def compare(run: Run, given: Any, answer: dict[str, Any]) -> Comparison:
     logits = np.array([step["logits"] for step in answer["steps"]])
     with torch.no_grad():
         if task == "text-generation":
-            generator = TextGenerator(model, run.tokenizers["text"])
-            generated = generator.generate(given, GenerationSettings(max_new_tokens=LENGTH))
+            generator = generator_of(run.config.task, run)
+            (generated,) = generator.generate([given], GenerationSettings(max_new_tokens=LENGTH))
             read_tokens = [BOS, *generator.encode(given), *tokens]
             first = len(read_tokens) - len(tokens) - 1
             expected = model.output(model(torch.tensor([read_tokens])))[0, first:-1].numpy()

@@ -181,6 +181,9 @@ def test_what_a_page_cannot_be_is_said_before_anything_is_written(
         changed = Run(run.config.model_copy(update=config), run.model, run.tokenizers, {})
         with pytest.raises(ArgumentError, match=message):
             page_of(changed, "run")
+    changed = run.config.model_copy(update={"task": "text-generation", "corpus": {"lines": {"packing": 3}}})
+    with pytest.raises(RunError, match="the settings of its corpus cannot be used"):
+        page_of(Run(changed, run.model, run.tokenizers, {}), "run")
     sentences = read(make_run("rnn", sentences="vectors", sentence_ends=(4,)))
     with pytest.raises(ArgumentError, match="which does not compute vectors of sentences"):
         page_of(sentences, "run")

@@ -27,7 +27,7 @@ from attent.tasks.classification.inputs import INPUTS, Inputs, PictureInputs
 from attent.tasks.classification.pictures import load_digits
 from attent.tasks.dates.generated import DATES
 from attent.tasks.dates.patterns import FIRST_YEAR, LAST_YEAR
-from attent.text.settings import LinesSettings
+from attent.tasks.text_generation.text_generator import of_run
 from attent.text.tokenizer import SPECIALS, Tokenizer, VocabularyTokenizer
 from attent.text.tokenizers import BYTES, SubwordTokenizer, processor_of
 from attent.views.pages.page import ENDINGS, bundle, fill, web_file
@@ -107,13 +107,10 @@ def payload(
     config, model = run.config, run.model
     if config.task not in TASKS:
         raise _unsupported(name, f"runs of {config.task}")
-    inputs, context = None if INPUTS not in run.files else Inputs.read(run.files[INPUTS]), None
+    inputs = None if INPUTS not in run.files else Inputs.read(run.files[INPUTS])
     if inputs is not None and inputs.inputs.kind == "vectors":
         raise _unsupported(name, "sequences of vectors")
-    lines = LinesSettings.model_validate(config.corpus["lines"]) if config.task == "text-generation" else None
-    if lines is not None:
-        limits = (lines.maximum_length + (lines.packing == "lines"), model.longest or lines.maximum_length + 1)
-        context = max(min(limits), 2)
+    generator = of_run(name, run) if config.task == "text-generation" else None
     tensors, weights = _tensors(model, quantization)
     if len(weights) > LARGEST:
         raise _unsupported(name, f"weights of {len(weights) / 2**20:.0f} MiB, only {LARGEST >> 20} MiB")
@@ -130,8 +127,8 @@ def payload(
         "labels": inputs and inputs.labels,
         "picture": None,
         "longest": model.longest,
-        "context": context,
-        "stops_at_line_end": lines is None or lines.packing == "lines",
+        "context": generator and generator.context,
+        "stops_at_line_end": generator is None or generator.stops_at_line_end,
         "years": (FIRST_YEAR, LAST_YEAR) if is_of_dates else None,
     }
     if inputs is not None and isinstance(pictures := inputs.inputs, PictureInputs):
