@@ -27,11 +27,11 @@ function answerOf(engine, { call, input, options = {} }) {
   }
 }
 
-// The time is that of the engine, without the text of its numbers.
+// The processor time of the engine, without that of writing its numbers.
 function timed(engine, question) {
-  const begin = performance.now();
+  const begin = process.cpuUsage().user;
   const answer = answerOf(engine, question);
-  const milliseconds = performance.now() - begin;
+  const milliseconds = (process.cpuUsage().user - begin) / 1000;
   return { ...answer(), milliseconds };
 }
 

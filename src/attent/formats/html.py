@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -88,8 +89,12 @@ def page_of(run: Run, name: str, quantization: str | None = None, examples: Sequ
     style = "".join(map(web_file, STYLES))
     parts = {
         "title": escape(description["title"]),
-        # prevents tokens from closing the element around the description
-        "description": json.dumps(description, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
+        # "<" could close the element around the description, and half a character cannot be encoded
+        "description": re.sub(
+            "[<\ud800-\udfff]",
+            lambda match: f"\\u{ord(match[0]):04x}",
+            json.dumps(description, ensure_ascii=False, separators=(",", ":")),
+        ),
         "packs": "\n".join(
             f'<script type="text/plain" data-pack="{part}">{pack(data)}</script>' for part, data in packs.items()
         ),

@@ -30,11 +30,6 @@ export class Parameters {
     return new Matrix(rows, columns, shape.length === 2 ? numbers : numbers.subarray(head * rows * columns, (head + 1) * rows * columns));
   }
 
-  /** The numbers of axes of a tensor. */
-  axes(name) {
-    return this.tensors.get(this.at(name).path).shape.length;
-  }
-
   /** A linear layer: weight (out, in) and bias. */
   linear(name) {
     return { weight: this.at(name).matrix("weight"), bias: this.at(name).vector("bias") };
