@@ -23,18 +23,23 @@ from attent.layers.patches import patch_grid
 from attent.models.settings import RnnSettings
 from attent.runs.durable import check_links, said_clearly, write_text
 from attent.runs.folder import Run, read
+from attent.tasks.caption.task import CaptionTask
 from attent.tasks.classification.classifier import as_pictures
 from attent.tasks.classification.inputs import INPUTS, Inputs, PictureInputs
 from attent.tasks.classification.pictures import load_digits
+from attent.tasks.classification.task import ClassificationTask
 from attent.tasks.dates.generated import DATES
 from attent.tasks.dates.patterns import FIRST_YEAR, LAST_YEAR
+from attent.tasks.fill_mask.task import MaskedLMTask
+from attent.tasks.text_generation.task import TextGenerationTask
 from attent.tasks.text_generation.text_generator import of_run
+from attent.tasks.translation.task import TranslationTask
 from attent.text.tokenizer import SPECIALS, Tokenizer, VocabularyTokenizer
 from attent.text.tokenizers import BYTES, SubwordTokenizer, processor_of
 from attent.views.pages.page import ENDINGS, bundle, fill, web_file
 from attent.views.pages.payload import pack, to_half
 
-TASKS = ("translate", "text-generation", "fill-mask", "classify", "caption")
+TASKS = (TranslationTask, TextGenerationTask, MaskedLMTask, ClassificationTask, CaptionTask)
 STYLES = ("tokens.css",)
 # By this line, near its beginning, a page of ours is recognized.
 GENERATOR, HEAD = b'<meta name="generator" content="attent export --to html">', 2**10
@@ -110,12 +115,12 @@ def payload(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the description of a run, for JSON, and the bytes of its weights and of pictures as examples."""
     config, model = run.config, run.model
-    if config.task not in TASKS:
+    if config.task not in [task.name for task in TASKS]:
         raise _unsupported(name, f"runs of {config.task}")
     inputs = None if INPUTS not in run.files else Inputs.read(run.files[INPUTS])
     if inputs is not None and inputs.inputs.kind == "vectors":
         raise _unsupported(name, "sequences of vectors")
-    generator = of_run(name, run) if config.task == "text-generation" else None
+    generator = of_run(name, run) if config.task == TextGenerationTask.name else None
     tensors, weights = _tensors(model, quantization)
     if len(weights) > LARGEST:
         raise _unsupported(name, f"weights of {len(weights) / 2**20:.0f} MiB, only {LARGEST >> 20} MiB")
@@ -138,7 +143,7 @@ def payload(
     }
     if inputs is not None and isinstance(pictures := inputs.inputs, PictureInputs):
         grid, channels = patch_grid(pictures.height, pictures.width, pictures.patch), len(pictures.mean)
-        before = int(config.task == "classify")
+        before = int(config.task == ClassificationTask.name)
         described["picture"] = pictures.model_dump() | {"grid": grid, "channels": channels, "before": before}
         if not examples and config.corpus.get("images", {}).get("source") == "digits":
             pixels = load_digits().pixels[:DIGITS]
