@@ -10,7 +10,6 @@ from pathlib import Path
 
 from attent.bounded import read_json
 from attent.errors import RunError, check_known
-from attent.formats.html import write_page
 from attent.runs.config import CONFIG, LARGEST, read_config, tokenizer_file, versions
 from attent.runs.durable import check_links, new_folder, write_text
 from attent.runs.folder import MODEL, read
@@ -61,7 +60,8 @@ def export(
     """
     check_known("engine", engine, (*ENGINES, "html"))
     if engine == "html":
-        return write_page(run, out, quantization=quantization, trust_code=trust_code, examples=examples)
+        page = import_module("attent.formats.html")
+        return page.write_page(run, out, quantization=quantization, trust_code=trust_code, examples=examples)
     target, config = _target(run, engine, out), read_config(run)
     is_generator = engine == "onnx" and config.task == TextGenerationTask.name
     (TextGenerationTask if is_generator else TranslationTask)().check_config(run, config)

@@ -216,5 +216,5 @@ def _beginning(path: Path) -> bytes:
         return file.read(HEAD)
 
 
-def _unsupported(name: str, what: str) -> ArgumentError:
-    return ArgumentError(f"{name} cannot be a page, which does not compute {what}")
+def _unsupported(name: str, subject: str) -> ArgumentError:
+    return ArgumentError(f"{name} cannot be a page, which does not compute {subject}")
