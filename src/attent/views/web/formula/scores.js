@@ -22,8 +22,7 @@ export const SCORES = {
   /** qᵀk */
   dot: (query, key) => timesTransposed(query, key),
   /** qᵀk / √D, or times a scale */
-  scaled_dot: (query, key, { scale = 1 / Math.sqrt(Math.max(query.columns, 1)) } = {}) =>
-    tabulate(query.rows, key.rows, (row, column) => product(query.row(row), key.row(column)) * scale),
+  scaled_dot: (query, key, { scale = 1 / Math.sqrt(Math.max(query.columns, 1)) } = {}) => timesTransposed(query, key, scale),
   /** The cosine of the angle, over a temperature. */
   cosine: (query, key, { temperature = 1 } = {}) =>
     tabulate(query.rows, key.rows, (row, column) => {
@@ -39,10 +38,7 @@ export const SCORES = {
       return sum;
     }),
   /** qᵀWk, weight (Dq, Dk) */
-  general: (query, key, { weight, scale = 1 }) => {
-    const lowered = times(query, weight);
-    return tabulate(query.rows, key.rows, (row, column) => product(lowered.row(row), key.row(column)) * scale);
-  },
+  general: (query, key, { weight, scale = 1 }) => timesTransposed(times(query, weight), key, scale),
   /** v·tanh(W₁q + W₂k + b), query_weight (Dq, hidden), key_weight (Dk, hidden); bias and v are vectors or null */
   additive: (query, key, parameters) => {
     const { key: project, score } = keyed("additive", parameters);
