@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -29,20 +30,27 @@ ENGINES = {
 
 
 def export(
-    run: Path, engine: str, out: Path | None = None, *, quantization: str | None = None, trust_code: bool = False
+    run: Path,
+    engine: str,
+    out: Path | None = None,
+    *,
+    quantization: str | None = None,
+    trust_code: bool = False,
+    examples: Sequence[str] = (),
 ) -> Path:
-    """Write a run's model in another engine's format.
+    """Write a run's model in another engine's format, or as a page that computes it.
 
     Args:
-        run: the run folder of a translator; for ONNX also of a language model.
-        engine: "ctranslate2", "onnx" or "marian".
-        out: the output folder, which may contain an older export; RUN/export/ENGINE by default.
-        quantization: the type of the stored weights, in CTranslate2's spelling.
+        run: the run folder of a translator; for ONNX also of a language model, for a page also of other tasks.
+        engine: "ctranslate2", "onnx", "marian", or "html" for a page, see `attent.formats.html.write_page`.
+        out: the output folder, which may contain an older export; RUN/export/ENGINE by default. For a page, the file.
+        quantization: the type of the stored weights, in CTranslate2's spelling; for a page "int8".
         trust_code: True to import modules named by the run.
+        examples: texts, or picture files, that a page offers.
 
     Returns:
-        The folder. Its export.json has the versions of the packages, the SHA-256 of the run's files, and facts about
-        the export.
+        The folder, or the page. The folder's export.json has the versions of the packages, the SHA-256 of the run's
+        files, and facts about the export.
 
     Raises:
         ArgumentError: the engine cannot express the model, or has no such quantization.
@@ -50,7 +58,10 @@ def export(
         AttentError: a package is not installed.
         UnknownNameError: the engine is unknown.
     """
-    check_known("engine", engine, ENGINES)
+    check_known("engine", engine, (*ENGINES, "html"))
+    if engine == "html":
+        page = import_module("attent.formats.html")
+        return page.write_page(run, out, quantization=quantization, trust_code=trust_code, examples=examples)
     target, config = _target(run, engine, out), read_config(run)
     is_generator = engine == "onnx" and config.task == TextGenerationTask.name
     (TextGenerationTask if is_generator else TranslationTask)().check_config(run, config)

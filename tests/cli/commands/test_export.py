@@ -21,3 +21,16 @@ def test_graphs_for_onnx(attent, run_folder: Path, generating_folder: Path, tmp_
         folder = tmp_path / run.name
         assert attent("export", run, "--to", "onnx", "--out", folder).out == [str(folder)]
         assert sorted(path.name for path in folder.glob("*.onnx")) == files
+
+
+def test_runs_of_several_tasks_as_pages(attent, run_folder: Path, generating_folder: Path, tmp_path: Path) -> None:
+    for run in (run_folder, generating_folder):
+        page = tmp_path / f"{run.name}.html"
+        done = attent("export", run, "--to", "html", "--out", page, "--example", "<b> a text", "--quantization", "int8")
+        assert (done.code, done.out, done.err) == (0, [str(page)], [])
+        assert '"examples":["\\u003cb> a text"]' in page.read_text(encoding="utf-8")
+    other = tmp_path / "other.html"
+    other.write_text("mine", encoding="utf-8")
+    done = attent("export", run_folder, "--to", "html", "--out", other)
+    assert done.code == 1
+    assert done.err == [f"error: {other} already exists and is not the page of a run"]

@@ -15,19 +15,6 @@ PAGE = "attention.html"
 Training = Annotated[
     Given[Any], Offer("attent.training.settings", "TrainingSettings", ("minutes", "seed", "device"), overrides=True)
 ]
-# Spelled as in Unicode CLDR, with the narrow space before the Russian "г."
-DATES = (
-    "fr | mardi 3 mars 2026",
-    "en | Tuesday, March 3, 2026",
-    "de | Dienstag, 3. März 2026",
-    "ru | вторник, 3 марта 2026 г.",
-    "el | Τρίτη 3 Μαρτίου 2026",
-    "ar_EG | الثلاثاء، ٣ مارس ٢٠٢٦",
-    "mr | मंगळवार, ३ मार्च, २०२६",
-    "ja | 2026年3月3日火曜日",
-    "ko | 2026년 3월 3일 화요일",
-    "30 settembre 1987",
-)
 # Their subjects do not occur with these verbs in training.
 SENTENCES = ("the black dog sings", "the cat sat on the mat")
 
@@ -45,6 +32,7 @@ def demo(
     With --words, it translates English sentences into French, such as the black dog sings.
     """
     from attent.tasks import settings
+    from attent.tasks.dates.generated import DATES
     from attent.tasks.overrides import override, resolve_corpus
     from attent.tasks.phrases.corpus import phrases, write_phrases
     from attent.tasks.recipe import follow

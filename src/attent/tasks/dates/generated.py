@@ -16,6 +16,19 @@ from attent.tasks.dates.patterns import FIRST_YEAR, LAST_YEAR
 from attent.text.text import Pair, TranslationCorpus
 
 InputCheck = Callable[[str], str | None]
+# Examples of dates that runs translate. Spelled as in Unicode CLDR, with the narrow space before the Russian "г."
+DATES = (
+    "fr | mardi 3 mars 2026",
+    "en | Tuesday, March 3, 2026",
+    "de | Dienstag, 3. März 2026",
+    "ru | вторник, 3 марта 2026 г.",
+    "el | Τρίτη 3 Μαρτίου 2026",
+    "ar_EG | الثلاثاء، ٣ مارس ٢٠٢٦",
+    "mr | मंगळवार, ३ मार्च, २०२६",
+    "ja | 2026年3月3日火曜日",
+    "ko | 2026년 3월 3일 화요일",
+    "30 settembre 1987",
+)
 
 
 def held_out_digest(held_out: Mapping[str, Sequence[Pair]]) -> str:

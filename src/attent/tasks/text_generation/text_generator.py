@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import overload
@@ -302,14 +303,19 @@ def load(
         ArgumentError: the model cannot be computed here with weights of this type.
         RunError: the folder is missing, damaged or written by a newer version, or it is a run of another task.
     """
+    return load_tool(path, "text-generation", partial(of_run, path), device, trust_code=trust_code, dtype=dtype)
+
+
+def of_run(path: Path | str, run: Run) -> TextGenerator:
+    """Return the language model of a run that was read.
+
+    Raises:
+        RunError: the settings of its corpus are damaged.
+    """
     try:
-        return load_tool(path, "text-generation", _of_run, device, trust_code=trust_code, dtype=dtype)
+        lines = LinesSettings.model_validate(run.config.corpus.get("lines"))
     except ValidationError as error:
         raise RunError(f"{path}/{CONFIG} is damaged: the settings of its corpus cannot be used") from error
-
-
-def _of_run(run: Run) -> TextGenerator:
-    lines = LinesSettings.model_validate(run.config.corpus.get("lines"))
     is_by_line = lines.packing == "lines"
     # BOS and a line, or BOS and all tokens of a window except the last
     context = lines.maximum_length + is_by_line

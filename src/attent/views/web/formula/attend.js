@@ -8,10 +8,10 @@ import { SCORES } from "./scores.js";
  * Attend from queries (Tq, D) to keys (Tk, D) and values (Tk, Dv).
  *
  * `score` and `normalizer` are names or functions; `parameters` are the score's. `mask` is a function of the positions of query and key, `bias` one
- * that is added to scores; scores are divided by `temperature`. `start` is the position of the first query.
+ * that is added to scores, `weighting` one that multiplies weights; scores are divided by `temperature`. `start` is the position of the first query.
  * Returns scores (Tq, Tk), with -Infinity for hidden pairs, weights (Tq, Tk), which are 0 there, and context (Tq, Dv).
  */
-export function attend(query, key, value, { score = "scaled_dot", parameters = {}, normalizer = "softmax", normal = {}, mask = MASKS.none(), bias = null, temperature = 1, start = 0 } = {}) {
+export function attend(query, key, value, { score = "scaled_dot", parameters = {}, normalizer = "softmax", normal = {}, mask = MASKS.none(), bias = null, weighting = null, temperature = 1, start = 0 } = {}) {
   const scoreOf = typeof score === "function" ? score : SCORES[score];
   const scores = scoreOf(query, key, parameters);
   const weights = new Matrix(query.rows, key.rows);
@@ -22,6 +22,7 @@ export function attend(query, key, value, { score = "scaled_dot", parameters = {
       own[column] = mask(start + row, column) ? own[column] / temperature : -Infinity;
     }
     normalized(own, normalizer, normal, weights.row(row));
+    if (weighting) weights.row(row).forEach((weight, column, all) => { all[column] = weight * weighting(start + row, column); });
   }
   return { scores, weights, context: times(weights, value) };
 }

@@ -41,9 +41,15 @@ export function tabulate(rows, columns, f) {
   return table;
 }
 
-/** a bᵀ: the dot product of each row of a (n, d) with each row of b (m, d), (n, m). */
-export function timesTransposed(a, b) {
-  return tabulate(a.rows, b.rows, (row, column) => dot(a.row(row), b.row(column)));
+/** a bᵀ, times a scale: the dot product of each row of a (n, d) with each row of b (m, d), (n, m). */
+export function timesTransposed(a, b, scale = 1) {
+  const width = a.columns;
+  return tabulate(a.rows, b.rows, (row, column) => {
+    let sum = 0;
+    const [one, other] = [row * width, column * width];
+    for (let index = 0; index < width; index++) sum += a.data[one + index] * b.data[other + index];
+    return sum * scale;
+  });
 }
 
 /** a b of a (n, d) and b (d, m), (n, m). */
@@ -53,9 +59,8 @@ export function times(a, b) {
   for (let row = 0; row < a.rows; row++) {
     sums.fill(0);
     for (let inner = 0; inner < a.columns; inner++) {
-      const factor = a.at(row, inner);
-      const other = b.row(inner);
-      if (factor) for (let column = 0; column < b.columns; column++) sums[column] += factor * other[column];
+      const [factor, from] = [a.data[row * a.columns + inner], inner * b.columns];
+      if (factor) for (let column = 0; column < b.columns; column++) sums[column] += factor * b.data[from + column];
     }
     product.row(row).set(sums);
   }

@@ -5,9 +5,10 @@ import { Matrix } from "./matrix.js";
 /** PE(p, 2i) = sin(p / base^{2i/E}), PE(p, 2i + 1) = cos(p / base^{2i/E}) for the positions start, start + 1, …: (length, width). */
 export function sinusoidal(length, width, start = 0, base = 10000) {
   const table = new Matrix(length, width);
+  const frequencies = Array.from({ length: width }, (_, feature) => frequencyOf(feature - (feature % 2), width, base));
   for (let place = 0; place < length; place++) {
     for (let feature = 0; feature < width; feature++) {
-      const angle = angleOf(start + place, feature - (feature % 2), width, base);
+      const angle = Math.fround((start + place) * frequencies[feature]);
       table.row(place)[feature] = feature % 2 ? Math.cos(angle) : Math.sin(angle);
     }
   }
@@ -17,12 +18,13 @@ export function sinusoidal(length, width, start = 0, base = 10000) {
 /** Queries or keys (T, D), D even, with each pair of features rotated by its position; adjacent pairs if interleaved, else x_i with x_{i + D/2}. */
 export function rotary(features, start = 0, { base = 10000, interleaved = true } = {}) {
   const { rows, columns } = features;
+  const frequencies = Array.from({ length: columns / 2 }, (_, pair) => frequencyOf(2 * pair, columns, base));
   const rotated = new Matrix(rows, columns);
   for (let place = 0; place < rows; place++) {
     const [from, to] = [features.row(place), rotated.row(place)];
     for (let pair = 0; pair < columns / 2; pair++) {
       const [one, other] = interleaved ? [2 * pair, 2 * pair + 1] : [pair, pair + columns / 2];
-      const angle = angleOf(start + place, 2 * pair, columns, base);
+      const angle = Math.fround((start + place) * frequencies[pair]);
       const [sine, cosine] = [Math.sin(angle), Math.cos(angle)];
       to[one] = from[one] * cosine - from[other] * sine;
       to[other] = from[one] * sine + from[other] * cosine;
@@ -61,6 +63,6 @@ export function bucket(offset, buckets = 32, maximum_distance = 128, bidirection
 }
 
 // rounded to float32 where Python does, since an angle of thousands loses digits there
-function angleOf(position, feature, width, base) {
-  return Math.fround(position * Math.fround(Math.exp(Math.fround(-Math.log(base) * Math.fround(feature / width)))));
+function frequencyOf(feature, width, base) {
+  return Math.fround(Math.exp(Math.fround(-Math.log(base) * Math.fround(feature / width))));
 }

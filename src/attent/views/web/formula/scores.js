@@ -22,8 +22,7 @@ export const SCORES = {
   /** qᵀk */
   dot: (query, key) => timesTransposed(query, key),
   /** qᵀk / √D, or times a scale */
-  scaled_dot: (query, key, { scale = 1 / Math.sqrt(Math.max(query.columns, 1)) } = {}) =>
-    tabulate(query.rows, key.rows, (row, column) => product(query.row(row), key.row(column)) * scale),
+  scaled_dot: (query, key, { scale = 1 / Math.sqrt(Math.max(query.columns, 1)) } = {}) => timesTransposed(query, key, scale),
   /** The cosine of the angle, over a temperature. */
   cosine: (query, key, { temperature = 1 } = {}) =>
     tabulate(query.rows, key.rows, (row, column) => {
@@ -39,18 +38,16 @@ export const SCORES = {
       return sum;
     }),
   /** qᵀWk, weight (Dq, Dk) */
-  general: (query, key, { weight, scale = 1 }) => {
-    const lowered = times(query, weight);
-    return tabulate(query.rows, key.rows, (row, column) => product(lowered.row(row), key.row(column)) * scale);
-  },
+  general: (query, key, { weight, scale = 1 }) => timesTransposed(times(query, weight), key, scale),
   /** v·tanh(W₁q + W₂k + b), query_weight (Dq, hidden), key_weight (Dk, hidden); bias and v are vectors or null */
-  additive: (query, key, { query_weight, key_weight, bias = null, v = null }) =>
-    tanhScore(shifted(times(query, query_weight), bias), times(key, key_weight), v),
+  additive: (query, key, parameters) => {
+    const { key: project, score } = keyed("additive", parameters);
+    return score(query, project(key));
+  },
   /** v·tanh(W[q; k]), weight (Dq + Dk, hidden) */
-  concat: (query, key, { weight, v }) => {
-    const at = query.columns;
-    const [own, other] = [weight.data.subarray(0, at * weight.columns), weight.data.subarray(at * weight.columns)];
-    return tanhScore(times(query, new Matrix(at, weight.columns, own)), times(key, new Matrix(weight.rows - at, weight.columns, other)), v);
+  concat: (query, key, parameters) => {
+    const { key: project, score } = keyed("concat", parameters);
+    return score(query, project(key));
   },
   /** σ(W_g[q; k] + b) · qᵀk, query_weight (Dq, 1), key_weight (Dk, 1), bias a number */
   gated: (query, key, { query_weight, key_weight, bias = 0 }) =>
@@ -64,3 +61,19 @@ export const SCORES = {
     return tabulate(query.rows, key.rows, (row, column) => all.at(row, column));
   },
 };
+
+/** A score whose keys are projected once: `key` of keys as they are, and `score` of queries and what `key` returned. */
+export function keyed(name, parameters = {}) {
+  const { query_weight, key_weight, weight, bias = null, v = null } = parameters;
+  if (name === "additive") {
+    return { key: (keys) => times(keys, key_weight), score: (query, keys) => tanhScore(shifted(times(query, query_weight), bias), keys, v) };
+  }
+  if (name === "concat") {
+    return { key: (keys) => times(keys, rowsOf(weight, weight.rows - keys.columns, weight.rows)), score: (query, keys) => tanhScore(times(query, rowsOf(weight, 0, query.columns)), keys, v) };
+  }
+  return { key: (keys) => keys, score: (query, keys) => SCORES[name](query, keys, parameters) };
+}
+
+function rowsOf({ columns, data }, begin, end) {
+  return new Matrix(end - begin, columns, data.subarray(begin * columns, end * columns));
+}

@@ -1,0 +1,217 @@
+"""The formula in JavaScript against Python: every score, normalizer, mask and position, under node and in a browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from _live_engine import node
+
+from attent.attention import masks, positions, scores
+from attent.attention.arguments import prepare
+from attent.attention.normalizers import NORMALIZERS, Sigmoid, TopK
+from attent.attention.reference import steps
+from attent.views.pages.page import bundle
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not on the path")
+RELATIVE, NEAR_ZERO = 1e-5, 1e-7
+HEADS, WIDTH, HIDDEN = 3, 6, 5
+# Computes cases, given the bundle of the formula.
+COMPUTE = Path(__file__).with_name("formula_cases.js").read_text(encoding="utf-8")
+NODE = 'process.stdout.write(JSON.stringify(JSON.parse(require("fs").readFileSync(0, "utf8")).map(computed)));'
+
+
+def tables(length: int, generator: torch.Generator) -> dict[str, tuple[Any, list[dict[str, Any]]]]:
+    """Return each mask of so many keys, in Python and as JavaScript makes it; `hidden` hides whole rows."""
+    centers = (torch.rand(length, generator=generator) * length).round(decimals=1)
+    documents = torch.tensor([index // 3 - (index == length - 1) * 9 for index in range(length)])
+    indices = torch.randint(length, (length, 2), generator=generator)
+    numbers = indices.tolist()
+    return {
+        "none": (None, [{"name": "none"}]),
+        "causal": (masks.Causal(), [{"name": "causal"}]),
+        "window": (masks.Window(2, 0), [{"name": "window", "left": 2, "right": 0}]),
+        "ahead": (masks.Window(None, 1), [{"name": "window", "left": None, "right": 1}]),
+        "prefix": (masks.Prefix(2), [{"name": "prefix", "length": 2}]),
+        "around": (masks.Around(centers[None], 1), [{"name": "around", "centers": centers.tolist(), "distance": 1}]),
+        "documents": (masks.Documents(documents), [{"name": "documents", "keys": documents.tolist()}]),
+        "selected": (masks.Selected(indices), [{"name": "selected", "indices": numbers}]),
+        "excluded": (masks.Excluded(indices), [{"name": "excluded", "indices": numbers}]),
+        "padding": (masks.Padding(torch.tensor([length - 1])), [{"name": "padding", "length": length - 1}]),
+        "hidden": (masks.Causal() & masks.Prefix(0), [{"name": "causal"}, {"name": "prefix", "length": 0}]),
+    }
+
+
+def parameterized(length: int) -> dict[str, Any]:
+    """Return each score of Python by name, for these widths."""
+    sigma = torch.tensor([0.5, 1.0, 2.0, 0.7, 1.3, 3.0])
+    return {
+        "dot": scores.Dot(),
+        "scaled_dot": scores.ScaledDot(),
+        "cosine": scores.Cosine(0.3),
+        "gaussian": scores.Gaussian(sigma.tolist()),
+        "general": scores.General(WIDTH, WIDTH, scale=0.5),
+        "additive": scores.Additive(WIDTH, WIDTH, HIDDEN),
+        "concat": scores.Concat(WIDTH, WIDTH, HIDDEN),
+        "gated": scores.Gated(WIDTH, WIDTH),
+        "location": scores.Location(WIDTH, length + 2),
+    }
+
+
+def as_matrix(tensor: torch.Tensor) -> dict[str, Any]:
+    return {"rows": tensor.shape[-2], "columns": tensor.shape[-1], "data": tensor.flatten().tolist()}
+
+
+def for_script(score: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parameters of a score: matrices, and numbers."""
+    named = dict(score.named_parameters())
+    numbers: dict[str, Any] = {
+        "scale": getattr(score, "factor", None),
+        "temperature": getattr(score, "temperature", None),
+    }
+    numbers |= {"sigma": getattr(score, "sigma", None)}
+    numbers |= {name: part.flatten().tolist() for name, part in named.items() if part.dim() != 2}
+    if isinstance(score, scores.Gated):
+        numbers["bias"] = named["bias"].item()
+    matrices = {name: as_matrix(part.detach()) for name, part in named.items() if part.dim() == 2 and name != "bias"}
+    return matrices, {name: number for name, number in numbers.items() if number is not None}
+
+
+def tensors(kind: str, length: int, generator: torch.Generator) -> list[torch.Tensor]:
+    """Return queries, keys and values; numbers whose products float32 holds exactly, where rounding would decide."""
+    query, key, value = (torch.randn(length, WIDTH, generator=generator) for _ in range(3))
+    whole = [torch.randint(-3, 4, (length, WIDTH), generator=generator).float() for _ in range(2)]
+    match kind:
+        case "huge":
+            query, key = (part * 2.0**10 for part in whole)
+        case "tiny":
+            query, key, value = (part * 1e-20 for part in (query, key, value))
+        case "ties":
+            query, key = whole[0], whole[1][:1].expand(length, -1).clone()
+        case "zero":
+            query, key = torch.zeros_like(query), torch.zeros_like(key)
+    return [query, key, value]
+
+
+def case(
+    tensors: list[torch.Tensor],
+    score: Any,
+    name: str,
+    normalizer: str,
+    mask: tuple[Any, Any],
+    position: str,
+    start: int,
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Return a case for the script, and Python's steps."""
+    query, key, value = (part[None, None] for part in tensors)
+    known = {
+        "alibi": positions.Alibi(HEADS),
+        "relative_bias": positions.RelativeBias(HEADS),
+        "rotary": positions.Rotary(),
+    }
+    described: dict[str, Any] = {"kind": position}
+    head = 1
+    if position in ("alibi", "relative_bias"):
+        query, key, value = (part.expand(1, HEADS, -1, -1) for part in (query, key, value))
+        described |= {"head": head, "heads": HEADS}
+    if position == "relative_bias":
+        torch.nn.init.normal_(known[position].table)
+        described["table"] = as_matrix(known[position].table.detach())
+    part = {"top_k": TopK(3), "sigmoid": Sigmoid(-0.5)}.get(normalizer, normalizer)
+    call = prepare(
+        query, key, value, score=score, normalizer=part, mask=mask[0], position=known.get(position), query_start=start
+    )
+    with torch.no_grad():
+        computed = steps(*call)
+    matrices, numbers = for_script(score)
+    sides = dict(zip(("query", "key", "value"), map(as_matrix, tensors), strict=True))
+    asked = {
+        **sides, "score": name, "parameters": matrices, "vectors": numbers, "normalizer": normalizer, "mask": mask[1],
+        "normal": {"k": 3} if normalizer == "top_k" else {"bias": -0.5} if normalizer == "sigmoid" else {},
+        "position": described, "start": start,
+    }  # fmt: skip
+    own = head if position in ("alibi", "relative_bias") else 0
+    return asked, {name: step[0, own] for name, step in computed.items()}
+
+
+def cases() -> list[tuple[dict[str, Any], dict[str, torch.Tensor]]]:
+    """Return all combinations of score and normalizer, with masks, positions and kinds of numbers in turn."""
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    kinds, places = ("plain", "huge", "tiny", "ties", "zero"), ("none", "rotary", "alibi", "relative_bias")
+    made = []
+    names = [*tables(3, generator)]
+    rounds = chain(
+        product(parameterized(1), NORMALIZERS, ("plain", "ties")),
+        # masks and positions do not depend on the score
+        product(("scaled_dot",), NORMALIZERS, [*kinds, *names, *places]),
+    )
+    for number, (name, normalizer, what) in enumerate(rounds, 1):
+        length = 1 if number % 7 == 3 else 3 + number % 9
+        mask = what if what in names else names[number % len(names)]
+        place = what if what in places else places[number % 2 if what == "ties" else number % 4]
+        kind = what if what in kinds else "plain"
+        # a turned huge or equal number is no longer exact, and rounding decides between equal scores
+        place = "none" if kind != "plain" and place == "rotary" else place
+        start = 0 if mask in ("around", "documents", "selected", "excluded") else number % 3
+        score = parameterized(length)[name]
+        made.append(
+            case(
+                tensors(kind, length, generator), score, name, normalizer, tables(length, generator)[mask], place, start
+            )
+        )
+    return made
+
+
+def check(asked: list[dict[str, Any]], answers: list[Any], expected: list[dict[str, torch.Tensor]]) -> None:
+    for question, answer, computed in zip(asked, answers, expected, strict=True):
+        about = {name: question[name] for name in ("score", "normalizer", "mask", "position", "start")}
+        masked = next(computed[name] for name in ("masked", "biased", "scores") if name in computed)
+        for name, tensor in {"scores": masked, "weights": computed["weights"], "context": computed["output"]}.items():
+            step = tensor.numpy()
+            result = np.array([float(number) for number in answer[name]]).reshape(step.shape)
+            if question["normalizer"] == "top_k" and name != "scores":
+                # which of equal scores are kept is not determined
+                if name == "context":
+                    continue
+                result, step = np.sort(result), np.sort(step)
+            scale = np.abs(np.where(np.isfinite(step), step, 0)).max(initial=0)
+            np.testing.assert_allclose(
+                result, step, rtol=RELATIVE, atol=max(RELATIVE * scale, NEAR_ZERO), err_msg=f"{name} of {about}"
+            )
+
+
+@needs_node
+def test_under_node_every_part_computes_what_python_computes() -> None:
+    asked, expected = map(list, zip(*cases(), strict=True))
+    assert len(asked) > 200
+    check(asked, node(bundle("engine/attention") + COMPUTE + NODE, asked), expected)
+
+
+@pytest.mark.slow
+def test_in_a_browser_every_part_computes_what_python_computes(window: Any, tmp_path: Path) -> None:
+    asked, expected = map(list, zip(*cases(), strict=True))
+    data = json.dumps(asked)
+    script = f"{bundle('engine/attention')}{COMPUTE}globalThis.answers = {data}.map(computed);"
+    file = tmp_path / "formula.html"
+    file.write_text(f"<!DOCTYPE html><meta charset=utf-8><title>x</title><script>{script}</script>", encoding="utf-8")
+    check(asked, window.open(file).evaluate("() => answers"), expected)
+
+
+@needs_node
+def test_sines_of_positions_are_pythons() -> None:
+    for length, width, start in ((5, 7, 0), (1, 64, 4000), (40, 16, 3)):
+        (answer,) = node(
+            bundle("engine/attention") + COMPUTE + NODE,
+            [{"added": {"length": length, "width": width, "start": start}}],
+        )
+        expected = positions.Sinusoidal(width)(torch.zeros(1, length, width), start)[0]
+        # the last bit of a frequency, which not every exponential function has, counts once per position
+        near = 1e-6 + 1.2e-7 * start
+        np.testing.assert_allclose(np.array(answer["added"]).reshape(length, width), expected, rtol=RELATIVE, atol=near)
