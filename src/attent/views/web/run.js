@@ -13,7 +13,10 @@ import { areWords, bare, direction, listed, plain, visible } from "./words.js";
 const STREAMS = {
   translate: { path: "/api/translate", name: "translation", group: "cross" },
   "text-generation": { path: "/api/generate", name: "continuation", group: "self" },
+  caption: { path: "/api/caption", name: "caption", group: "cross" },
 };
+// Milliseconds between two tokens of which the weights are shown while they are written.
+const OFTEN = 80;
 // Tokens of a text that are shown.
 const MOST = 400;
 
@@ -23,7 +26,8 @@ const EMPTY = {
 };
 
 export class Run {
-  constructor(server, which, about, isOne) {
+  /** `controls` are elements between the answer and its maps. */
+  constructor(server, which, about, isOne, controls = []) {
     this.server = server;
     this.which = which;
     this.about = about;
@@ -46,15 +50,17 @@ export class Run {
       this.readout.textContent = error.message;
     });
     this.written = new Hypothesis(this.stream?.name, (prefix, more) => this.ask({ ...this.asked, prefix, more }), (place, how) => this.point(place, how));
-    this.board = element("div", { class: "board" }, this.read, this.written.list);
+    // patches are named by their picture alone
+    this.board = element("div", { class: "board" }, ...(about.reads === "pictures" ? [] : [this.read]), this.written.list);
     this.links = new Links(this.board);
     this.board.append(this.links.node);
     this.found = element("div", { class: "guesses" });
     this.root = element("div", { class: "view" });
-    this.answer = element("div", { class: "answer" }, ...(this.writes ? [this.said, this.board, this.readout, this.written.menu] : [this.found]));
+    const hint = element("p", { class: "about", text: `Select any part of the ${this.stream?.name} to replace it: the rest is rewritten.` });
+    this.answer = element("div", { class: "answer" }, ...(this.writes ? [this.said, this.board, this.readout, hint, this.written.menu] : [this.found]));
     this.node = element("section", { class: "run", "aria-label": about.name },
       ...(isOne ? [] : [element("h2", {}, element("bdi", { text: about.name }))]),
-      element("div", { class: "line" }, this.status, ...(this.writes ? [this.stop] : [])), this.answer, this.root);
+      element("div", { class: "line" }, this.status, ...(this.writes ? [this.stop] : [])), this.answer, ...controls, this.root);
     this.switches = new Switches(() => { if (this.asked) this.ask(this.asked); });
     this.viewed = new Viewed(server, this.root, which, this.switches, (group) => this.writes && group.base === this.stream.group);
   }
@@ -71,7 +77,8 @@ export class Run {
     this.former(this.answer, this.root);
     try {
       const scene = this.writes ? await this.write(asked, signal) : await this.tell(asked, signal);
-      if (!signal.aborted) await this.see(scene);
+      // a model without attention has none
+      if (!signal.aborted) await (scene === null ? this.former() : this.see(scene));
     } catch (error) {
       if (signal.aborted) return;
       this.clear();
@@ -109,6 +116,7 @@ export class Run {
 
   /** Show nothing of a text that is there no more, and say what to type. */
   clear() {
+    this.shadeNever();
     this.former();
     for (const part of [this.read, this.found, this.said, this.readout]) part.replaceChildren();
     this.links.draw([]);
@@ -127,19 +135,20 @@ export class Run {
     for await (const event of this.server.events(path, { run: this.which, text, beam, prefix, more, where, off: this.switches.off }, signal)) {
       if (signal.aborted) return null;
       if (event.kind === "start") {
-        this.areWords = areWords(event.source);
+        this.areWords = this.about.reads === "pictures" || areWords(event.source);
         this.source = plain(event.source);
         this.unknown = event.unknown;
         this.stop.hidden = false;
         this.former(this.root);
         this.written.begin();
+        this.shadeNever();
         this.chosen = null;
         this.shade(null);
         for (const part of [this.said, this.readout]) part.replaceChildren();
       } else if (event.kind === "token") {
         this.written.add(this.areWords ? withoutSpaces(event) : event);
         this.say("writing …");
-        this.shadeBy(this.written.steps.length - 1);
+        this.shadeSoon();
       } else if (event.kind === "scene") this.see(event.scene);
       else end = event;
     }
@@ -169,8 +178,19 @@ export class Run {
     return found.scene;
   }
 
+  /** Show the weights of the last token that is written, a few times a second: each time, the page is laid out anew. */
+  shadeSoon() {
+    this.timer ||= setTimeout(() => this.shadeBy(this.written.steps.length - 1), OFTEN);
+  }
+
+  shadeNever() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+  }
+
   /** Show the weights while a token was written: of the map that is shown, or where it has none, as it was written. */
   shadeBy(place) {
+    this.shadeNever();
     this.place = place;
     const step = this.written.steps[place];
     if (!step) return;
@@ -225,7 +245,9 @@ export class Run {
       this.read.replaceChildren(...shown.map((label) => element("li", {}, element("bdi", { text: visible(label) }))));
       ordered(this.read, shown, direction(this.source));
       const more = this.source.length - MOST;
-      if (more > 0) this.read.append(element("li", { class: "rest", dir: "ltr", style: `order:${MOST}`, text: `… and ${more.toLocaleString("en")} more` }));
+      const rest = element("li", { class: "rest", dir: "ltr", text: `… and ${more.toLocaleString("en")} more` });
+      rest.style.order = String(MOST);
+      if (more > 0) this.read.append(rest);
     }
     [...this.read.children].slice(0, MOST).forEach((item, place) => paint(item, weights?.[place] ?? 0));
     [...this.written.list.children].forEach((item, place) => paint(item, weights?.[this.source.length + place] ?? 0));
