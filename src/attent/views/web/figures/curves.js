@@ -6,7 +6,7 @@ import { rotary, sinusoidal } from "../formula/positions.js";
 import { Handle } from "./drag.js";
 import { digits, framed, oncePerFrame, slider } from "./frame.js";
 
-const [WIDTH, HEIGHT, EDGE] = [520, 260, 34];
+const [WIDTH, HEIGHT, EDGE] = [340, 210, 26];
 
 /** A drawing with axes: `at` places a point (x, y) in pixels, `from` is its inverse. */
 function chart([left, right], [low, high], across, up) {
@@ -20,36 +20,37 @@ function chart([left, right], [low, high], across, up) {
   return { node, at, from, path: (points) => `M${points.map((point) => at(point).map((value) => value.toFixed(1)).join(" ")).join("L")}` };
 }
 
-const FEATURES = 64;
-const FAR = 40;
+// Width of the encodings, as in the translator, and of a head; the largest distance; the distance that the query under rotary asks for.
+const [WIDE, HEAD, FAR, WANTED] = [64, 16, 40, 5];
 const EXAMPLES = ["the dog sees the cat", "the cat sees the dog"];
+const ones = new Matrix(1, HEAD, new Float32Array(HEAD).fill(1));
+const SHARES = [
+  (p, d) => dot(sinusoidal(1, WIDE, p).row(0), sinusoidal(1, WIDE, p + d).row(0)) / (WIDE / 2),
+  (p, d) => dot(rotary(rotary(ones, WANTED), p).row(0), rotary(ones, p + d).row(0)) / HEAD,
+];
 
 export function positions(place, model) {
-  let [start, distance] = [0, 3];
-  const plot = chart([0, FAR], [0, 1], "distance d", "dot product, as a share of that at d = 0");
-  const [added, turned] = [drawn("path", { class: "curve query" }), drawn("path", { class: "curve key dashed" })];
-  const marks = [drawn("circle", { r: 7, class: "query" }), drawn("circle", { r: 7, class: "key" })];
-  plot.node.append(added, turned, ...marks);
-  const same = new Matrix(1, FEATURES).data.fill(1);
-  const vectors = (position) => [sinusoidal(1, FEATURES, position).row(0), rotary(new Matrix(1, FEATURES, same), position).row(0)];
+  let [start, distance] = [0, WANTED];
+  const plot = chart([0, FAR], [0, 1], "distance d", "dot product ÷ its largest");
+  const curves = ["curve query", "curve key dashed"].map((kind) => drawn("path", { class: kind }));
+  const marks = ["query", "key"].map((kind) => drawn("circle", { r: 6, class: kind }));
+  plot.node.append(...curves, ...marks);
   const translations = element("p", { class: "said" });
   const translate = (hasPositions) => {
     const texts = EXAMPLES.map((each) => `${each} → ${model.text(model.translate(each.split(" "), hasPositions).ids)}`);
     translations.replaceChildren(texts[0], element("br"), texts[1]);
   };
   const draw = () => {
-    const [own, length] = [vectors(start), vectors(0)];
-    const share = (which, d) => dot(own[which], vectors(start + d)[which]) / dot(length[which], length[which]);
-    [added, turned].forEach((curve, which) => curve.setAttribute("d", plot.path(Array.from({ length: FAR + 1 }, (_, d) => [d, share(which, d)]))));
-    marks.forEach((mark, which) => ["cx", "cy"].forEach((name, axis) => mark.setAttribute(name, plot.at([distance, share(which, distance)])[axis])));
-    const [one, other] = [0, 1].map((which) => digits(share(which, distance), 3));
-    line.textContent = `Positions ${start} and ${start + distance}: ${one} for sinusoidal encodings (solid), ${other} for a vector of ones under rotary (dashed); at any other position with d = ${distance}, the same.`;
+    curves.forEach((curve, which) => curve.setAttribute("d", plot.path(Array.from({ length: FAR + 1 }, (_, d) => [d, SHARES[which](start, d)]))));
+    const shares = SHARES.map((share) => share(start, distance));
+    marks.forEach((mark, which) => ["cx", "cy"].forEach((name, axis) => mark.setAttribute(name, plot.at([distance, shares[which]])[axis])));
+    line.textContent = `Positions ${start} and ${start + distance}. Solid, the encodings of sinusoidal: ${digits(shares[0], 3)}. Dashed, a query and a key under rotary, where the query asks for the word ${WANTED} further: ${digits(shares[1], 3)}. Only d matters, not p.`;
   };
   const redraw = oncePerFrame(draw);
-  const line = framed(place, "Move both words along the sentence, then apart: when does the dot product change? Below, take the positions away from the translator.", [
+  const line = framed(place, "Move both words along the sentence (p), then apart (d): when does the dot product change? Below it, take the positions away from the translator.", [
     slider("position p", [0, 80, 1], start, (value) => { start = value; redraw(); }, String),
     slider("distance d", [0, FAR, 1], distance, (value) => { distance = value; redraw(); }, String),
-    tick("the encoder has positions", true, translate),
+    tick("the translator has positions", true, translate),
   ], plot.node, translations);
   translate(true);
   draw();

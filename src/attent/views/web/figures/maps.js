@@ -33,7 +33,7 @@ export function projections(place, model) {
 const cosine = (a, b) => dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
 
 export function context(place, model) {
-  let [words, row] = ["the black cows sing".split(" "), 0];
+  let [words, row, head] = ["the black cows sing".split(" "), 0, 1];
   const vectors = (encoded, at) => [encoded.x, encoded.self.output, encoded.memory].map((matrix) => matrix.row(at));
   const bars = ["embedding", "+ attention adds", "= features"].map((name) => ({ name, value: element("td"), bar: element("span", { class: "bar value" }) }));
   const table = element("table", { class: "rows" }, element("tbody", {}, ...bars.map(({ name, value, bar }) =>
@@ -42,9 +42,8 @@ export function context(place, model) {
   const draw = () => {
     row = Math.min(row, words.length - 1);
     const encoded = model.encode(words);
-    const weights = HEADS.map((head) => encoded.self.heads[head][row]);
-    const mean = words.map((_, key) => weights.reduce((sum, own) => sum + own[key], 0) / HEADS.length);
-    board.show(words, words, mean, row);
+    const weights = encoded.self.heads[head][row];
+    board.show(words, words, weights, row);
     const before = SENTENCE.split(" ");
     const same = before.indexOf(words[row]);
     title.textContent = same < 0 ? `${words[row]} is not in “${SENTENCE}”` : `${words[row]} here and in “${SENTENCE}”: cosine`;
@@ -53,12 +52,13 @@ export function context(place, model) {
       value.textContent = cosines ? digits(cosines[part]) : "–";
       bar.style.width = `${cosines ? (100 * Math.max(cosines[part], 0)).toFixed(1) : 0}%`;
     });
-    line.textContent = `${words[row]} attends to ${reading(mean, words)} (mean of 4 heads). Translation: ${model.text(model.translate(words).ids)}`;
+    line.textContent = `In head ${head}, ${words[row]} attends to ${reading(weights, words)}. Translation: ${model.text(model.translate(words).ids)}`;
   };
   const redraw = oncePerFrame(draw);
-  const board = new Board("this sentence, encoder: choose a word below", (chosen) => { row = chosen; redraw(); });
+  const board = new Board("this sentence in the encoder: choose a word below", (chosen) => { row = chosen; redraw(); });
   const line = framed(place, `Change the noun, to horse, cow or cats: what changes in the vector of “the”? It is compared with its vector in “${SENTENCE}”.`, [
     sentenceField("sentence", words.join(" "), model.words, (typed) => { words = typed; redraw(); }, 7),
+    headChoice("encoder", head, (chosen) => { head = chosen; redraw(); }),
   ], board.node, element("div", { class: "titled" }, title, table));
   draw();
 }

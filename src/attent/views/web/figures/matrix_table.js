@@ -16,14 +16,14 @@ export class MatrixTable {
     this.node = element("div", { class: "titled" }, element("p", { class: "title", text: title }), element("div", { class: "scroll" }, this.table));
   }
 
-  /** Show weights by row; `lit` is the row that the figure speaks of. Hidden cells have the weight null. */
-  show(weights, rows, columns, lit) {
+  /** Show weights by row; `lit` is the row that the figure speaks of. Hidden cells have the weight null; `top` is full on the scale. */
+  show(weights, rows, columns, lit, top = 1) {
     if (this.labels !== JSON.stringify([rows, columns])) this.build(rows, columns);
     this.cells.forEach((line, row) => line.forEach((cell, column) => {
       const weight = weights[row][column];
       const text = weight === null ? "–" : digits(weight);
       if (cell.textContent !== text) cell.textContent = text;
-      const { background, text: color } = shade(Math.min(Math.abs(weight ?? 0), 1));
+      const { background, text: color } = shade(Math.min(Math.abs(weight ?? 0) / top, 1));
       Object.assign(cell.style, { background, color });
       cell.setAttribute("aria-label", `${rows[row]} to ${columns[column]}: ${weight === null ? "hidden" : text}`);
     }));

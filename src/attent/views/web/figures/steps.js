@@ -1,9 +1,16 @@
 // Pages 1 and 10 and the page of classification: what is read step by step.
 import { shade } from "../colours.js";
 import { choice, element, moved } from "../elements.js";
+import { normalized } from "../formula/attend.js";
 import { Board, reading } from "./board.js";
 import { digits, framed, oncePerFrame, sentenceField, slider } from "./frame.js";
 import { MatrixTable } from "./matrix_table.js";
+
+/** Move a slider by script as a hand would. */
+function set(input, value) {
+  input.value = value;
+  input.dispatchEvent(new Event("input"));
+}
 
 export function recurrent(place, { sentences }) {
   let [which, step] = [1, 2];
@@ -19,55 +26,69 @@ export function recurrent(place, { sentences }) {
     line.textContent = `Step ${step + 1}: with attention, the network writes ${attention[step]} and reads ${reading(weights[step], words)}. With one fixed vector, it ${own}.`;
   };
   const redraw = oncePerFrame(draw);
-  const board = new Board("attention: a new average at each step", (next) => { input.value = next; input.dispatchEvent(new Event("input")); });
+  const board = new Board("attention: a new average at each step", (next) => set(input, next));
   const [vector, written] = [element("div", { class: "line bottleneck" }), element("div", { class: "line" })];
   const control = slider("step", [0, 3, 1], step, (value) => { step = value; redraw(); }, (value) => String(value + 1));
   const input = control.querySelector("input");
   const line = framed(place, "Move the step along the translation: which words does the network read, and where does one fixed vector go wrong?", [
-    choice("sentence", sentences.map(({ source }, each) => [each, source]), which, (chosen) => { [which, step] = [chosen, 0]; input.value = 0; redraw(); input.dispatchEvent(new Event("input")); }),
+    choice("sentence", sentences.map(({ source }, each) => [each, source]), which, (chosen) => { which = chosen; set(input, 0); }),
     control,
   ], board.node, element("div", { class: "titled" }, element("p", { class: "title", text: "one fixed vector: wrong words are struck out" }), vector, written));
   draw();
 }
 
-const PARTS = ["encoder: embeddings and positions", "encoder: self-attention", "encoder: memory", "decoder: masked self-attention", "decoder: cross-attention", "decoder: probabilities"];
-const SHOWN = 6;
+const ENCODER = ["encoder: embeddings and positions", "encoder: self-attention", "encoder: its output, the memory"];
+const DECODER = ["decoder: masked self-attention", "decoder: cross-attention", "decoder: probabilities of the next word"];
+// features of a vector that are shown, and most probable words
+const [FEATURES, BEST] = [6, 4];
+
+/** The most probable words of logits with their probabilities. */
+function likeliest(logits, model) {
+  const probabilities = normalized(logits, "softmax", {}, new Float64Array(logits.length));
+  const best = [...probabilities.keys()].sort((one, other) => probabilities[other] - probabilities[one]).slice(0, BEST);
+  return [best.map((id) => probabilities[id]), best.map((id) => model.label(id))];
+}
 
 export function transformer(place, model) {
-  let [found, moment, row] = [model.translate("the black dog sings".split(" ")), 4, 0];
-  const count = () => PARTS.length * found.labels.length;
-  const feature = (matrix) => matrix.list().map((numbers) => numbers.slice(0, SHOWN));
-  const probabilities = (logits) => {
-    const powers = [...logits].map((logit) => Math.exp(logit - Math.max(...logits)));
-    const sum = powers.reduce((total, power) => total + power, 0);
-    const best = [...powers.keys()].sort((one, other) => powers[other] - powers[one]).slice(0, 4);
-    return { labels: best.map((id) => model.label(id)), shares: best.map((id) => powers[id] / sum) };
+  let [found, moment, row] = [model.translate("the black dog sings".split(" ")), 0, 0];
+  const count = () => ENCODER.length + DECODER.length * found.labels.length;
+  const features = Array.from({ length: FEATURES }, (_, each) => `${each}`);
+  const first = (matrix) => matrix.list().map((numbers) => numbers.slice(0, FEATURES));
+  const encoderPart = (part) => {
+    const { words, encoded } = found;
+    row = Math.min(row, words.length - 1);
+    if (part === 1) return [encoded.self.heads[0], words, words, row, `${words[row]} attends to ${reading(encoded.self.heads[0][row], words)} (head 0).`];
+    const said = part ? "what the decoder will read" : "each word's embedding plus its position";
+    return [first(part ? encoded.memory : encoded.x), words, features, row, `${words.length} vectors of 64 numbers, ${said}; the first ${FEATURES} of each.`];
+  };
+  const decoderPart = (step, part) => {
+    const { words, decoded, labels } = found;
+    const [read, writing] = [["<s>", ...labels].slice(0, step + 1), labels.slice(0, step + 1)];
+    const given = `Given ${read.join(" ")}: `;
+    if (part === 2) {
+      const [shares, best] = likeliest(decoded.logits.row(step), model);
+      return [[shares], ["next"], best, 0, `${given}${reading(shares, best)}. The most probable word is written: ${writing.join(" ")}`];
+    }
+    const weights = decoded[part ? "cross" : "self"].heads[0].slice(0, step + 1).map((own) => (part ? own : own.slice(0, step + 1)));
+    const keys = part ? words : read;
+    return [weights, writing, keys, step, `${given}to write ${labels[step]}, the decoder attends to ${reading(weights[step], keys)}${part ? " of the memory" : ""} (head 0).`];
   };
   const draw = () => {
-    const { words, encoded, decoded, labels } = found;
-    const [step, part] = [Math.floor(moment / PARTS.length), moment % PARTS.length];
-    const read = ["<s>", ...labels.slice(0, -1)].slice(0, step + 1);
-    const features = Array.from({ length: SHOWN }, (_, each) => `${each}`);
-    const best = probabilities(decoded.logits.row(step));
-    const own = (side) => decoded[side].heads[0].slice(0, step + 1).map((weights) => (side === "self" ? weights.slice(0, step + 1) : weights));
-    const writing = labels.slice(0, step + 1);
-    const [values, rows, columns] = [
-      () => [feature(encoded.x), words, features], () => [encoded.self.heads[0], words, words], () => [feature(encoded.memory), words, features],
-      () => [own("self"), writing, read], () => [own("cross"), writing, words], () => [[best.shares], [labels[step]], best.labels],
-    ][part]();
-    const lit = part > 2 ? rows.length - 1 : Math.min(row, rows.length - 1);
-    matrix.show(values, rows, columns, lit);
+    const late = moment - ENCODER.length;
+    const part = late < 0 ? moment : ENCODER.length + (late % DECODER.length);
+    const [values, rows, columns, lit, text] = late < 0 ? encoderPart(part) : decoderPart(Math.floor(late / DECODER.length), late % DECODER.length);
+    const areWeights = columns !== features;
+    matrix.show(values, rows, columns, lit, areWeights ? 1 : Math.max(...values.flat().map(Math.abs)));
     stages.forEach((stage, each) => (each === part ? stage.setAttribute("aria-current", "step") : stage.removeAttribute("aria-current")));
-    const said = { 0: `${words.length} vectors of 64 numbers, the first ${SHOWN} of each`, 2: `what the decoder reads: ${words.length} vectors of 64 numbers, the first ${SHOWN} of each` };
-    line.textContent = `Given ${read.join(" ")}, writing ${labels[step]}. ${PARTS[part]}: ${said[part] ?? `${rows[lit]}: ${reading(values[lit], columns)}`}${part % 5 && !said[part] ? " (head 0)" : ""}. Written: ${writing.join(" ")}`;
+    line.textContent = text;
   };
   const redraw = oncePerFrame(draw);
-  const matrix = new MatrixTable("numbers of this moment", (chosen) => { row = chosen; redraw(); });
-  const stages = PARTS.map((text) => element("li", { text }));
-  const control = slider("moment", [0, count() - 1, 1], moment, (value) => { moment = value; redraw(); }, (value) => `${value + 1} of ${count()}`);
+  const matrix = new MatrixTable("numbers of this step", (chosen) => { row = chosen; redraw(); });
+  const stages = [...ENCODER, ...DECODER].map((text) => element("li", { text }));
+  const control = slider("step", [0, count() - 1, 1], moment, (value) => { moment = value; redraw(); }, (value) => `${value + 1} of ${count()}`);
   const input = control.querySelector("input");
-  const go = (value) => { input.max = count() - 1; input.value = value; input.dispatchEvent(new Event("input")); };
-  const line = framed(place, "Press next: through the layers once for each word, from <s> ([START]) until the model writes </s> ([STOP]).", [
+  const go = (value) => { input.max = count() - 1; set(input, value); };
+  const line = framed(place, "Press next: through the encoder once, then through the decoder for each word, from <s> ([START]) until it writes </s> ([STOP]).", [
     sentenceField("sentence", "the black dog sings", model.words, (typed) => { found = model.translate(typed); go(0); }, 7),
     element("button", { type: "button", text: "next", on: { click: () => go((moment + 1) % count()) } }),
     control,
@@ -96,7 +117,7 @@ export function patches(place, { digits: pictures }) {
       token.textContent = each ? String(each) : "class";
       token.classList.toggle("lit", each === patch + 1);
     });
-    line.textContent = `Patch ${patch + 1} of the picture is token ${patch + 1} of the sequence, after the class token. From the class token it gets ${digits(weights[patch + 1])} in layer ${layer} (mean of 4 heads), where 1/17 = 0.06 would be uniform. The model says ${label}.`;
+    line.textContent = `Patch ${patch + 1} of the picture is token ${patch + 1} of the sequence, after the class token. In layer ${layer}, the class token gives it ${digits(weights[patch + 1])} of its attention (mean of 4 heads; uniform is 1/17 = 0.06). Predicted: ${label}.`;
   };
   const redraw = oncePerFrame(draw);
   const choose = (next) => { patch = next; redraw(); };
@@ -111,7 +132,7 @@ export function patches(place, { digits: pictures }) {
     },
   } }, ...[0, 1, 2, 3].map(() => element("i"))));
   const row = Array.from({ length: ACROSS ** 2 + 1 }, () => element("span", { class: "token" }));
-  const line = framed(place, "Point at a patch of the digit, or move with the arrow keys: where is it in the sequence, and how much of it reaches the class token?", [
+  const line = framed(place, "Point at a patch of the digit, or move with the arrow keys: where is it in the sequence, and how much does the class token attend to it?", [
     choice("digit", pictures.map(({ label }, each) => [each, String(label)]), which, (chosen) => { which = chosen; redraw(); }),
     slider("layer", [0, 2, 1], layer, (value) => { layer = value; redraw(); }, String),
   ], element("div", { class: "patches", role: "group", "aria-label": "patches of the digit" }, ...cells),

@@ -100,16 +100,17 @@ export class Translator {
     return { self, cross, features, logits: this.linear("to_logits", features) };
   }
 
-  /** Greedy search: the ids of the translation with END, and what the last pass of encoder and decoder computed. */
+  /** Greedy search: the ids and words of the translation, with END, and what the last pass of encoder and decoder computed. */
   translate(words, hasPositions = true) {
     const encoded = this.encode(words, hasPositions);
     const ids = [BEGIN];
-    for (let decoded; ; ) {
+    let decoded;
+    while (ids.at(-1) !== END && ids.length < LONGEST) {
       decoded = this.decode(encoded.memory, ids);
       const last = decoded.logits.row(ids.length - 1);
-      const next = last.indexOf(Math.max(...last));
-      if (next === END || ids.length > LONGEST) return { words, encoded, decoded, ids: [...ids.slice(1), END], labels: [...ids.slice(1), END].map((id) => this.label(id)) };
-      ids.push(next);
+      ids.push(last.indexOf(Math.max(...last)));
     }
+    const written = ids.slice(1);
+    return { words, encoded, decoded, ids: written, labels: written.map((id) => this.label(id)) };
   }
 }

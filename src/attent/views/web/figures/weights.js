@@ -34,6 +34,7 @@ export function normalizers(place) {
   draw();
 }
 
+// Those whose function takes a size have one.
 const MASKED = {
   causal: () => MASKS.causal(),
   none: () => MASKS.none(),
@@ -65,9 +66,15 @@ export function masks(place, model) {
     row = query;
     redraw();
   });
+  const control = slider("size of window or prefix", [0, 4, 1], 1, (value) => { size = value; redraw(); }, String);
+  control.querySelector("input").disabled = true;
   const line = framed(place, "Choose a mask, or click a cell (Enter) to hide or show that pair: the other weights of its row share what it had.", [
-    choice("mask", Object.keys(MASKED).map((each) => [each, each]), name, (chosen) => { [name, toggled] = [chosen, new Set()]; redraw(); }),
-    slider("size of window or prefix", [0, 4, 1], 1, (value) => { size = value; redraw(); }, String),
+    choice("mask", Object.keys(MASKED).map((each) => [each, each]), name, (chosen) => {
+      [name, toggled] = [chosen, new Set()];
+      control.querySelector("input").disabled = !MASKED[name].length;
+      redraw();
+    }),
+    control,
   ], matrix.node);
   draw();
 }
