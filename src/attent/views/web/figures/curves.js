@@ -76,7 +76,7 @@ export function regression(place) {
     const [query] = asked.point;
     const { weights, context: answer } = meanAt([query]);
     stem.setAttribute("d", plot.path([[query, ys[0]], [query, answer.at(0, 0)]]));
-    handles.forEach(({ node }, key) => node.style.setProperty("--share", Math.sqrt(weights.at(0, key)).toFixed(3)));
+    handles.forEach(({ mark }, key) => { mark.style.fillOpacity = 0.25 + 0.75 * Math.sqrt(weights.at(0, key)); });
     const most = weights.row(0).indexOf(Math.max(...weights.row(0)));
     line.textContent = `m(${digits(query)}) = ${digits(answer.at(0, 0))} thousand; the largest weight, ${digits(weights.at(0, most))}, is that of the point at ${digits(handles[most].point[0])}.`;
   };

@@ -16,9 +16,9 @@ export function markOf(role) {
  */
 export class Handle {
   constructor(board, role, { name, point, at, from, move, grab = () => {}, step }) {
-    Object.assign(this, { board, name, point, at });
+    Object.assign(this, { name, at, mark: markOf(role) });
     this.node = drawn("g", { class: "handle", tabindex: 0, role: "application", "aria-roledescription": "movable by arrow keys" },
-      drawn("circle", { r: HOLD, class: "hold" }), markOf(role));
+      drawn("circle", { r: HOLD, class: "hold" }), this.mark);
     const go = (to) => this.place(move(to));
     this.node.addEventListener("pointerdown", (event) => {
       grab();

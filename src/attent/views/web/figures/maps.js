@@ -12,10 +12,11 @@ const HEADS = [0, 1, 2, 3];
 const headChoice = (label, head, listener) => choice(label, HEADS.map((each) => [each, `head ${each}`]), head, listener);
 
 export function projections(place, model) {
-  let [words, row, head] = [SENTENCE.split(" "), 2, 0];
+  const encoded = (words) => ({ words, ...model.encode(words) });
+  let [found, row, head] = [encoded(SENTENCE.split(" ")), 2, 0];
   const draw = () => {
+    const { words, x, self } = found;
     row = Math.min(row, words.length - 1);
-    const { x, self } = model.encode(words);
     const alone = timesTransposed(x, x).list().map((scores) => [...normalized(scores, "softmax", {}, new Float64Array(scores.length))]);
     tables[0].show(alone, words, words, row);
     tables[1].show(self.heads[head], words, words, row);
@@ -24,7 +25,7 @@ export function projections(place, model) {
   const redraw = oncePerFrame(draw);
   const tables = ["softmax(ssᵀ)", "with W_Q and W_K"].map((title) => new MatrixTable(title, (chosen) => { row = chosen; redraw(); }));
   const line = framed(place, "Type a sentence, and point at a row: does the word attend to itself? Compare the left table, without projections, with a head of the trained encoder.", [
-    sentenceField("sentence", SENTENCE, model.words, (typed) => { words = typed; redraw(); }, 7),
+    sentenceField("sentence", SENTENCE, model.words, (typed) => { found = encoded(typed); redraw(); }, 7),
     headChoice("right", head, (chosen) => { head = chosen; redraw(); }),
   ], ...tables.map(({ node }) => node));
   draw();
@@ -33,31 +34,33 @@ export function projections(place, model) {
 const cosine = (a, b) => dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
 
 export function context(place, model) {
-  let [words, row, head] = ["the black cows sing".split(" "), 0, 1];
-  const vectors = (encoded, at) => [encoded.x, encoded.self.output, encoded.memory].map((matrix) => matrix.row(at));
+  const before = SENTENCE.split(" ");
+  const vectors = ({ x, self, memory }, at) => [x, self.output, memory].map((matrix) => matrix.row(at));
+  const compared = model.encode(before);
+  let [found, row, head] = [model.translate("the black cows sing".split(" ")), 0, 1];
   const bars = ["embedding", "+ attention adds", "= features"].map((name) => ({ name, value: element("td"), bar: element("span", { class: "bar value" }) }));
   const table = element("table", { class: "rows" }, element("tbody", {}, ...bars.map(({ name, value, bar }) =>
     element("tr", {}, element("th", { scope: "row", text: name }), value, element("td", { class: "bars" }, bar)))));
   const title = element("p", { class: "title" });
   const draw = () => {
+    const { words, encoded, ids } = found;
     row = Math.min(row, words.length - 1);
-    const encoded = model.encode(words);
     const weights = encoded.self.heads[head][row];
     board.show(words, words, weights, row);
-    const before = SENTENCE.split(" ");
     const same = before.indexOf(words[row]);
-    title.textContent = same < 0 ? `${words[row]} is not in “${SENTENCE}”` : `${words[row]} here and in “${SENTENCE}”: cosine`;
-    const cosines = same < 0 ? null : vectors(encoded, row).map((vector, part) => cosine(vector, vectors(model.encode(before), same)[part]));
+    title.textContent = same < 0 ? `${words[row]} is not in “${SENTENCE}”` : `“${words[row]}” here and in “${SENTENCE}”: cosine`;
+    const own = vectors(encoded, row);
+    const cosines = same < 0 ? null : vectors(compared, same).map((vector, part) => cosine(vector, own[part]));
     bars.forEach(({ value, bar }, part) => {
       value.textContent = cosines ? digits(cosines[part]) : "–";
       bar.style.width = `${cosines ? (100 * Math.max(cosines[part], 0)).toFixed(1) : 0}%`;
     });
-    line.textContent = `In head ${head}, ${words[row]} attends to ${reading(weights, words)}. Translation: ${model.text(model.translate(words).ids)}`;
+    line.textContent = `In head ${head}, “${words[row]}” attends to ${reading(weights, words)}. Translation: ${model.text(ids)}`;
   };
   const redraw = oncePerFrame(draw);
   const board = new Board("this sentence in the encoder: choose a word below", (chosen) => { row = chosen; redraw(); });
   const line = framed(place, `Change the noun, to horse, cow or cats: what changes in the vector of “the”? It is compared with its vector in “${SENTENCE}”.`, [
-    sentenceField("sentence", words.join(" "), model.words, (typed) => { words = typed; redraw(); }, 7),
+    sentenceField("sentence", found.words.join(" "), model.words, (typed) => { found = model.translate(typed); redraw(); }, 7),
     headChoice("encoder", head, (chosen) => { head = chosen; redraw(); }),
   ], board.node, element("div", { class: "titled" }, title, table));
   draw();

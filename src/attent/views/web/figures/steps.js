@@ -106,7 +106,7 @@ export function patches(place, { digits: pictures }) {
     const weights = layers[layer];
     cells.forEach((cell, each) => {
       const inside = [0, 1, 2, 3].map((pixel) => pixels[PATCH * Math.floor(each / ACROSS) + (pixel >> 1)][PATCH * (each % ACROSS) + (pixel & 1)]);
-      [...cell.children].forEach((dot, pixel) => dot.style.setProperty("--ink-share", inside[pixel] / 16));
+      [...cell.children].forEach((dot, pixel) => (dot.style.opacity = inside[pixel] / 16));
       cell.setAttribute("aria-label", `patch ${each + 1}: weight ${digits(weights[each + 1])}`);
       cell.setAttribute("aria-pressed", String(each === patch));
       cell.tabIndex = each === patch ? 0 : -1;
