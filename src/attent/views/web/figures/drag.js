@@ -20,6 +20,8 @@ export class Handle {
     this.node = drawn("g", { class: "handle", tabindex: 0, role: "application", "aria-roledescription": "movable by arrow keys" },
       drawn("circle", { r: HOLD, class: "hold" }), this.mark);
     const go = (to) => this.place(move(to));
+    // the page does not scroll under a finger; touch-action has no effect on parts of a drawing
+    this.node.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
     this.node.addEventListener("pointerdown", (event) => {
       grab();
       this.node.setPointerCapture(event.pointerId);
