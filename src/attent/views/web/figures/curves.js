@@ -44,10 +44,11 @@ export function positions(place, model) {
     curves.forEach((curve, which) => curve.setAttribute("d", plot.path(Array.from({ length: FAR + 1 }, (_, d) => [d, SHARES[which](start, d)]))));
     const shares = SHARES.map((share) => share(start, distance));
     marks.forEach((mark, which) => ["cx", "cy"].forEach((name, axis) => mark.setAttribute(name, plot.at([distance, shares[which]])[axis])));
-    line.textContent = `Positions ${start} and ${start + distance}. Solid, the encodings of sinusoidal: ${digits(shares[0], 3)}. Dashed, a query and a key under rotary, where the query asks for the word ${WANTED} further: ${digits(shares[1], 3)}. Only d matters, not p.`;
+    line.textContent = `Positions ${start} and ${start + distance}. Solid, sinusoidal encodings: ${digits(shares[0], 3)}. Dashed, under rotary, a query that asks for ` +
+      `the key ${WANTED} further: ${digits(shares[1], 3)}. Only d matters, not p.`;
   };
   const redraw = oncePerFrame(draw);
-  const line = framed(place, "Move both words along the sentence (p), then apart (d): when does the dot product change? Below it, take the positions away from the translator.", [
+  const line = framed(place, [
     slider("position p", [0, 80, 1], start, (value) => { start = value; redraw(); }, String),
     slider("distance d", [0, FAR, 1], distance, (value) => { distance = value; redraw(); }, String),
     tick("the translator has positions", true, translate),
@@ -66,8 +67,8 @@ export function regression(place) {
   const [curve, stem] = [drawn("path", { class: "curve value" }), drawn("path", { class: "curve query dashed" })];
   plot.node.append(curve, stem);
   const meanAt = (queries) => {
-    const points = handles.map((handle) => handle.point);
-    return attend(Matrix.of(queries.map((query) => [query])), Matrix.of(points.map(([x]) => [x])), Matrix.of(points.map(([, y]) => [y])), { score: "gaussian", parameters: { sigma: bandwidth } });
+    const columns = [queries, ...[0, 1].map((axis) => handles.map((handle) => handle.point[axis]))];
+    return attend(...columns.map((column) => Matrix.of(column.map((value) => [value]))), { score: "gaussian", parameters: { sigma: bandwidth } });
   };
   const draw = () => {
     const queries = Array.from({ length: 81 }, (_, step) => xs[0] + (step * (xs[1] - xs[0])) / 80);
@@ -78,7 +79,7 @@ export function regression(place) {
     stem.setAttribute("d", plot.path([[query, ys[0]], [query, answer.at(0, 0)]]));
     handles.forEach(({ mark }, key) => { mark.style.fillOpacity = 0.25 + 0.75 * Math.sqrt(weights.at(0, key)); });
     const most = weights.row(0).indexOf(Math.max(...weights.row(0)));
-    line.textContent = `m(${digits(query)}) = ${digits(answer.at(0, 0))} thousand; the largest weight, ${digits(weights.at(0, most))}, is that of the point at ${digits(handles[most].point[0])}.`;
+    line.textContent = `m(${digits(query)}) = ${digits(answer.at(0, 0))} thousand; the point at ${digits(handles[most].point[0])} has the largest weight, ${digits(weights.at(0, most))}.`;
   };
   const redraw = oncePerFrame(draw);
   const bounded = (value, [low, high]) => Math.min(Math.max(value, low), high);
@@ -89,7 +90,7 @@ export function regression(place) {
   const handles = POINTS.map((point, key) => movable("value", `point ${key + 1}`, point, false));
   const asked = movable("query", "query", [3.5, ys[0]], true);
   plot.node.append(...handles.map(({ node }) => node), asked.node);
-  const line = framed(place, "Drag a point (circle) or the query (square), and change the bandwidth: when does the curve follow single points, and when is it flat? Dark points have the largest weights.", [
+  const line = framed(place, [
     slider("bandwidth h", [0.03, 1.5, 0.01], bandwidth, (value) => { bandwidth = value; redraw(); }),
   ], plot.node);
   draw();

@@ -1,5 +1,6 @@
 // The frame of a live figure: what to do, at most three controls, the drawing, and a sentence with the numbers.
 import { element } from "../elements.js";
+import { TASKS } from "./tasks.js";
 
 /** A number with two decimals; minus is U+2212. */
 export function digits(value, count = 2) {
@@ -18,11 +19,11 @@ export function oncePerFrame(draw) {
 }
 
 /** Add a figure to its place, and return the line that is written below the drawing and read by screen readers. */
-export function framed(place, task, controls, ...drawing) {
+export function framed(place, controls, ...drawing) {
   const line = element("output", { class: "sum" });
   const head = controls.length ? [element("div", { class: "controls" }, ...controls)] : [];
   place.append(element("section", { class: "live", "aria-label": "live figure" },
-    element("p", { class: "task", text: task }), ...head, element("div", { class: "drawing" }, ...drawing), line));
+    element("p", { class: "task", text: TASKS[place.id.replace("figure-", "")] }), ...head, element("div", { class: "drawing" }, ...drawing), line));
   return line;
 }
 
@@ -44,7 +45,7 @@ export function slider(label, [low, high, step], value, listener, say = digits) 
 }
 
 /** A field for a sentence of words that a model knows; `listener` gets them once all are known, at most `most`. */
-export function sentenceField(label, sentence, words, listener, most = 9) {
+export function sentenceField(label, sentence, words, listener, most = 7) {
   const note = element("span", { class: "note", role: "status" });
   const field = element("input", { type: "text", value: sentence, maxlength: 90, spellcheck: "false", autocomplete: "off" });
   const read = () => {

@@ -30,7 +30,7 @@ export function recurrent(place, { sentences }) {
   const [vector, written] = [element("div", { class: "line bottleneck" }), element("div", { class: "line" })];
   const control = slider("step", [0, 3, 1], step, (value) => { step = value; redraw(); }, (value) => String(value + 1));
   const input = control.querySelector("input");
-  const line = framed(place, "Move the step along the translation: which words does the network read, and where does one fixed vector go wrong?", [
+  const line = framed(place, [
     choice("sentence", sentences.map(({ source }, each) => [each, source]), which, (chosen) => { which = chosen; set(input, 0); }),
     control,
   ], board.node, element("div", { class: "titled" }, element("p", { class: "title", text: "one fixed vector: wrong words are struck out" }), vector, written));
@@ -88,8 +88,8 @@ export function transformer(place, model) {
   const control = slider("step", [0, count() - 1, 1], moment, (value) => { moment = value; redraw(); }, (value) => `${value + 1} of ${count()}`);
   const input = control.querySelector("input");
   const go = (value) => { input.max = count() - 1; set(input, value); };
-  const line = framed(place, "Press next: through the encoder once, then through the decoder for each word, from <s> ([START]) until it writes </s> ([STOP]).", [
-    sentenceField("sentence", "the black dog sings", model.words, (typed) => { found = model.translate(typed); go(0); }, 7),
+  const line = framed(place, [
+    sentenceField("sentence", "the black dog sings", model.words, (typed) => { found = model.translate(typed); go(0); }),
     element("button", { type: "button", text: "next", on: { click: () => go((moment + 1) % count()) } }),
     control,
   ], element("ol", { class: "stages" }, ...stages), matrix.node);
@@ -117,7 +117,8 @@ export function patches(place, { digits: pictures }) {
       token.textContent = each ? String(each) : "class";
       token.classList.toggle("lit", each === patch + 1);
     });
-    line.textContent = `Patch ${patch + 1} of the picture is token ${patch + 1} of the sequence, after the class token. In layer ${layer}, the class token gives it ${digits(weights[patch + 1])} of its attention (mean of 4 heads; uniform is 1/17 = 0.06). Predicted: ${label}.`;
+    line.textContent = `Patch ${patch + 1} is token ${patch + 1} of the sequence, after the class token. ` +
+      `In layer ${layer}, the class token gives it ${digits(weights[patch + 1])} of its attention (mean of 4 heads; uniform is 1/17 = 0.06). Predicted: ${label}.`;
   };
   const redraw = oncePerFrame(draw);
   const choose = (next) => { patch = next; redraw(); };
@@ -132,7 +133,7 @@ export function patches(place, { digits: pictures }) {
     },
   } }, ...[0, 1, 2, 3].map(() => element("i"))));
   const row = Array.from({ length: ACROSS ** 2 + 1 }, () => element("span", { class: "token" }));
-  const line = framed(place, "Point at a patch of the digit, or move with the arrow keys: where is it in the sequence, and how much does the class token attend to it?", [
+  const line = framed(place, [
     choice("digit", pictures.map(({ label }, each) => [each, String(label)]), which, (chosen) => { which = chosen; redraw(); }),
     slider("layer", [0, 2, 1], layer, (value) => { layer = value; redraw(); }, String),
   ], element("div", { class: "patches", role: "group", "aria-label": "patches of the digit" }, ...cells),

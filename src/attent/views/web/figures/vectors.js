@@ -20,7 +20,7 @@ const SCORES = [
   ["gaussian", "−|q − k|² / 2", {}],
 ];
 
-function drawing(place, task, scores) {
+function drawing(place, scores) {
   let [score, equation, parameters] = scores[0];
   const draw = () => {
     const [query, ...keys] = handles.map((handle) => handle.point);
@@ -29,7 +29,8 @@ function drawing(place, task, scores) {
     const [weights, mean] = [found.weights.row(0), found.context.row(0)];
     rows.show(found.scores.row(0), weights);
     plane.mean([...mean]);
-    line.textContent = `average = ${WORDS.map((word, key) => `${digits(weights[key])}·${word}`).join(" + ")} = (${[...mean].map((value) => digits(value)).join(", ")}). Score: ${equation}.`;
+    const sum = WORDS.map((word, key) => `${digits(weights[key])}·${word}`).join(" + ");
+    line.textContent = `average = ${sum} = (${[...mean].map((value) => digits(value)).join(", ")}). Score: ${equation}.`;
   };
   const redraw = oncePerFrame(draw);
   const plane = new Plane("adjective →", "↑ noun", redraw);
@@ -40,14 +41,14 @@ function drawing(place, task, scores) {
     [score, equation, parameters] = scores.find(([name]) => name === chosen);
     redraw();
   });
-  const line = framed(place, task, scores.length > 1 ? [control] : [], plane.node, element("div", {}, rows.node));
+  const line = framed(place, scores.length > 1 ? [control] : [], plane.node, element("div", {}, rows.node));
   draw();
 }
 
 export function queries(place) {
-  drawing(place, "Drag the query q (square) or a key (diamond), or move it with the arrow keys: which key gets the weight? The pale arrow is where it was; the circle is the average of the values, here the keys themselves.", SCORES.slice(0, 1));
+  drawing(place, SCORES.slice(0, 1));
 }
 
 export function scores(place) {
-  drawing(place, "Choose a score, then drag a key (diamond) far away in its own direction: which scores grow with its length? Arrow keys move it, too.", SCORES);
+  drawing(place, SCORES);
 }

@@ -25,9 +25,9 @@ export function normalizers(place) {
     scores[key] = score;
     redraw();
   }));
-  const rows = new Rows(WORDS, ["key", "score", "weight α", ""], inputs);
+  const rows = new Rows(WORDS, ["key", "score", "weight α", ""], { inputs });
   const names = Object.keys(NORMALIZERS).map((name) => [name, name === "top_k" ? "top_k of 2" : name]);
-  const line = framed(place, "Drag a score: what happens to the weights of the other words? Then choose another normalizer, or divide all scores by a temperature.", [
+  const line = framed(place, [
     choice("normalizer", names, normalizer, (name) => { normalizer = name; redraw(); }),
     slider("temperature", [0.1, 5, 0.1], 1, (value) => { temperature = value; redraw(); }),
   ], rows.node);
@@ -68,7 +68,7 @@ export function masks(place, model) {
   });
   const control = slider("size of window or prefix", [0, 4, 1], 1, (value) => { size = value; redraw(); }, String);
   control.querySelector("input").disabled = true;
-  const line = framed(place, "Choose a mask, or click a cell (Enter) to hide or show that pair: the other weights of its row share what it had.", [
+  const line = framed(place, [
     choice("mask", Object.keys(MASKED).map((each) => [each, each]), name, (chosen) => {
       [name, toggled] = [chosen, new Set()];
       control.querySelector("input").disabled = !MASKED[name].length;
@@ -98,7 +98,7 @@ export function lookup(place) {
   const redraw = oncePerFrame(draw);
   const rows = new Rows(GRADES.map((grade, key) => `${grade.toFixed(1)} → ${salary(SALARIES[key])}`), ["key → value", "score", "weight α", ""]);
   const say = (value) => (value === EXACT ? "exact: equal keys" : value === NEAREST ? "nearest" : `soft, h = ${BANDWIDTHS[value]}`);
-  const line = framed(place, "Move the match from exact to soft: how many keys answer? Then move the query between two keys.", [
+  const line = framed(place, [
     slider("query", [2.8, 4.2, 0.05], query, (value) => { query = value; redraw(); }),
     slider("match", [0, 11, 1], step, (value) => { step = value; redraw(); }, say),
   ], element("div", {}, rows.node));
