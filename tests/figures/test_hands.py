@@ -84,13 +84,13 @@ def test_a_vector_follows_a_finger_while_the_page_stays(figure: Callable[..., An
     page = figure("queries", size=(390, 500), has_touch=True)
     scale = page.view.locator(".plane").bounding_box()["width"] / 360
     x, y = page.middle("q, noir")
-    session = page.view.context.new_cdp_session(page.view)
+    devtools = page.view.context.new_cdp_session(page.view)
     for kind, points in (
         ("touchStart", [{"x": x, "y": y}]),
         *(("touchMove", [{"x": x, "y": y + 8 * step}]) for step in range(1, 8)),
         ("touchEnd", []),
     ):
-        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
     assert page.line and page.view.evaluate("scrollY") == 0
     moved = page.numbers(page.view.locator(".handle[aria-label*='q, noir']").get_attribute("aria-label"))
     np.testing.assert_allclose(moved, [1.6, 0.8 - 56 / 68 / scale], atol=0.03)
