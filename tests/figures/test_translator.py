@@ -133,7 +133,7 @@ def test_the_vector_of_a_word_in_context(figure: Callable[..., Any], translator:
             assert page.line.endswith(f"Translation: {translator.text(translator.translate(sentence)[0])}")
             pairs = zip(vectors("the black dog sings", word), vectors(sentence, word), strict=True)
             cosines = [torch.cosine_similarity(*pair, dim=0).item() for pair in pairs]
-            np.testing.assert_allclose(page.column(2), cosines, atol=SHOWN)
+            np.testing.assert_allclose(page.column(3), cosines, atol=SHOWN)
 
 
 def test_words_that_the_translator_does_not_know_are_named_as_text(figure: Callable[..., Any]) -> None:
