@@ -261,6 +261,32 @@ def test_a_page_of_the_course_says_where_the_reader_is(site: Path, window: Any) 
 
 
 @pytest.mark.slow
+def test_pages_show_their_live_figures_below_the_still_content_which_is_there_without_scripts(
+    site: Path, window: Any
+) -> None:
+    opened, still = window.open(site / "index.html"), window.open(site / "index.html", java_script_enabled=False)
+    text = (ROOT / "docs" / "design-pages.md").read_text(encoding="utf-8")
+    figures = re.findall(r"^\| `(figure-\w+)` \| (\S+)\.md \|", text, re.M)
+    assert len(figures) == 14
+    for name, page in figures:
+        for view in (opened, still):
+            view.goto((site / f"{page}.html").as_uri())
+        assert still.locator(f"#{name} :is(pre, img)").first.is_visible() and not still.locator(".live").count()
+        content, live = (opened.locator(f"#{name} {part}").first.bounding_box() for part in (":is(pre, img)", ".live"))
+        assert live["y"] >= content["y"] + content["height"] and live["height"] > 150
+        assert opened.locator(f"#{name} .sum").inner_text()
+        assert not window.serious_faults(opened), page
+        opened.emulate_media(media="print")
+        assert (
+            not opened.locator(f"#{name} .live").is_visible()
+            and opened.locator(f"#{name} :is(pre, img)").first.is_visible()
+        )
+        opened.emulate_media(media="screen")
+    still.context.close()
+    window.check()
+
+
+@pytest.mark.slow
 def test_tables_show_equations_and_a_link_to_the_file_on_a_phone(site: Path, window: Any) -> None:
     opened = window.open(site / "learn" / "scores.html", size=(390, 844))
     rows = opened.locator("table:has(td.file) tbody tr").all()
