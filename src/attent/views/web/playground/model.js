@@ -12,7 +12,8 @@ import { Tensor } from "./gradients.js";
 import { scoreOf } from "./score.js";
 
 export const WIDTH = 32;
-const FARTHEST = 24;
+export const FARTHEST = 24;
+export const PERIOD = 100;
 const EVERYWHERE = MASKS.none();
 export const MASK_CHOICES = { none: MASKS.none, causal: MASKS.causal, window: () => MASKS.window({ left: 2, right: 2 }) };
 
@@ -30,9 +31,11 @@ export function generator(seed) {
 /** The shape and the largest first number of every parameter, in the order in which they are drawn. */
 export function shapes(sourceWords, targetWords, d = WIDTH) {
   const narrow = 1 / Math.sqrt(d);
-  const matrices = Object.fromEntries(["W_Q", "W_K", "W_V", "R", "W_S"].map((name) => [name, [d, d, Math.sqrt(3) * narrow]]));
+  const matrix = [d, d, Math.sqrt(3) * narrow];
   return {
-    E: [sourceWords, d, 1], Y: [targetWords, d, 1], ...matrices, C: [2 * d, d, narrow], O: [d, targetWords, narrow],
+    // W_V begins small: at first a key says what its word is, and its neighbors add to it as far as they help
+    E: [sourceWords, d, 1], Y: [targetWords, d, 1], W_Q: matrix, W_K: matrix, W_V: [d, d, 0.1 * matrix[2]], R: matrix, W_S: matrix,
+    C: [2 * d, d, narrow], O: [d, targetWords, narrow],
     v: [1, d, 1], W: [d, d, narrow], W1: [d, d, narrow], W2: [d, d, narrow],
   };
 }
@@ -45,7 +48,7 @@ export class Model {
     for (const [name, [rows, columns, size]] of Object.entries(shapes(sourceWords, targetWords))) {
       this.parameters[name] = new Tensor(rows, columns, Float64Array.from({ length: rows * columns }, () => size * (2 * draw() - 1)));
     }
-    const places = sinusoidal(FARTHEST, WIDTH, 0, 100);
+    const places = sinusoidal(FARTHEST, WIDTH, 0, PERIOD);
     this.places = new Tensor(FARTHEST, WIDTH, Float64Array.from(places.data));
   }
 

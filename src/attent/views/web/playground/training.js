@@ -14,21 +14,22 @@ const wordsOf = (side) => [...new Set(texts(TRAINING).flatMap((pair) => pair[sid
 export const VOCABULARIES = [wordsOf(0), [START, STOP, ...wordsOf(1)]];
 const PLACES = VOCABULARIES.map((words) => new Map(words.map((word, place) => [word, place])));
 
-/** Pairs as numbers of words: source, what was written before each word, and the word itself, [STOP] at last. */
-export function encode(pairs) {
-  return texts(pairs).map(([source, target]) => ({
+/** Texts as numbers of words: source, what was written before each word, and the words, [STOP] at last. */
+export const ENCODED = {
+  pair: (source, target) => ({
     source: source.map((word) => PLACES[0].get(word)),
     written: [START, ...target].map((word) => PLACES[1].get(word)),
     words: [...target, STOP].map((word) => PLACES[1].get(word)),
-  }));
-}
+  }),
+  pairs: (pairs) => texts(pairs).map(([source, target]) => ENCODED.pair(source, target)),
+};
 
 export class Training {
   /** `settings`: formula, normalizer, mask, positions, fixed, identity and seed. */
   constructor(settings) {
     this.draw = generator(settings.seed);
     this.model = new Model({ ...settings, tree: parse(settings.formula) }, VOCABULARIES[0].length, VOCABULARIES[1].length, this.draw);
-    this.pairs = encode(TRAINING);
+    this.pairs = ENCODED.pairs(TRAINING);
     this.order = [];
     this.updates = 0;
     this.moments = Object.values(this.model.parameters).map((parameter) => ({ parameter, mean: new Float64Array(parameter.data.length), square: new Float64Array(parameter.data.length) }));
@@ -100,15 +101,25 @@ export function translate(model, source) {
   return written.slice(1);
 }
 
-/** Of pairs that were not trained on: the alignment error rate, and the share that is translated word for word. */
-export function evaluate(model, pairs = HELD_OUT) {
-  let [right, links, exact] = [0, 0, 0];
-  encode(pairs).forEach((pair, number) => {
+/** The alignment error rate on pairs that were not trained on: the share of words whose largest weight is not on their source. */
+export function errorRate(model, pairs = HELD_OUT) {
+  let [right, links] = [0, 0];
+  ENCODED.pairs(pairs).forEach((pair, number) => {
     const gold = [...pairs[number].split("|")[2]].map((digit) => parseInt(digit, 16));
     const { weights } = forced(model, pair);
     gold.forEach((place, row) => { right += Number(largest(weights.row(row)) === place); });
     links += gold.length;
-    exact += Number(translate(model, pair.source).join() === pair.written.slice(1).join());
   });
-  return { error: 1 - right / links, exact: exact / pairs.length };
+  return 1 - right / links;
+}
+
+/** Whether each of these pairs, which were not trained on, is translated word for word. */
+export function areRight(model, pairs = HELD_OUT) {
+  return ENCODED.pairs(pairs).map(({ source, written }) => translate(model, source).join() === written.slice(1).join());
+}
+
+/** The share of a source word's weights on itself, on average over pairs that were not trained on. */
+export function ownShare(model, pairs = HELD_OUT) {
+  const shares = ENCODED.pairs(pairs).flatMap((pair) => pair.source.map((_, place) => forced(model, pair).own.row(place)[place]));
+  return shares.reduce((sum, share) => sum + share) / shares.length;
 }
