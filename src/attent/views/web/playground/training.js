@@ -4,7 +4,10 @@ import { Tape } from "./gradients.js";
 import { generator, Model } from "./model.js";
 import { HELD_OUT, TRAINING } from "./pairs.js";
 
-export const [BATCH, RATE, DECAYS, TINY] = [16, 0.005, [0.9, 0.999], 1e-8];
+export const BATCH = 16;
+export const RATE = 0.005;
+export const DECAYS = [0.9, 0.999];
+export const TINY = 1e-8;
 const [START, STOP] = ["[START]", "[STOP]"];
 /** The most words that are written, and typed. */
 export const MOST = 16;

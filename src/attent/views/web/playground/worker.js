@@ -5,7 +5,7 @@
 import { areRight, ENCODED, errorRate, forced, Training, translate, VOCABULARIES } from "./training.js";
 
 // Milliseconds of training between two messages, updates between two scores, and between two counts of whole sentences.
-const [SLICE, SCORED, COUNTED] = [60, 25, 100];
+const [SLICE, SCORED, COUNTED] = [80, 25, 100];
 /** Updates after which training pauses by itself. */
 export const LAST = 600;
 
@@ -23,7 +23,7 @@ export function serve(port) {
     port.postMessage({ number, updates: training.updates, losses, source: shown.source, rows, weights: data, own: own.data.slice(), writes });
   };
   const score = () => {
-    const right = training.updates % COUNTED ? null : areRight(training.model);
+    const right = !training.updates || training.updates % COUNTED ? null : areRight(training.model);
     port.postMessage({ number, updates: training.updates, error: errorRate(training.model), right });
   };
   const step = () => {
@@ -47,12 +47,11 @@ export function serve(port) {
     if (data.start) {
       training = new Training(data.start);
       number = data.number;
-      score();
     }
     if (data.show) shown = data.show;
     if (data.run !== undefined) isRunning = data.run;
     clearTimeout(timer);
     show([]);
-    step();
+    timer = setTimeout(step);
   };
 }
