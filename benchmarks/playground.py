@@ -1,9 +1,10 @@
 """How fast the playground aligns, and what each of its switches shows, over ten seeds.
 
-    scripts/bench playground [--seeds 10] [--updates 600] [--out FILE]
+    scripts/bench playground [--seeds 10] [--updates 600] [--only speed|switches]
 
-The seconds are those of the page in headless Chromium on one core, from the button Train to the first score, one every 25 updates, with an
-alignment error rate of at most 0.1 on 100 sentences that were not trained on. The switches are trained by the same modules under node.
+The seconds are those of the page in headless Chromium on one core, from the button Train to the first score, one every
+25 updates, with an alignment error rate of at most 0.1 on 100 sentences that were not trained on. The switches are
+trained by the same modules under node.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ const training = new Training({ ...DEFAULTS, ...settings });
 const untrained = ownShare(training.model);
 while (training.updates < updates) training.update();
 const [right, lengths] = [areRight(training.model), texts(HELD_OUT).map(([source]) => source.length)];
-console.log(JSON.stringify({ error: errorRate(training.model), untrained, own: ownShare(training.model), right, lengths }));
+const [error, own] = [errorRate(training.model), ownShare(training.model)];
+console.log(JSON.stringify({ error, untrained, own, right, lengths }));
 """
 
 
@@ -57,7 +59,9 @@ def aligned(page: Any) -> tuple[float, int] | None:
     page.click(".train")
     start = time.monotonic()
     while (seconds := time.monotonic() - start) < LIMIT:
-        error, updates = page.evaluate("(({ error, updates }) => [error, updates])(document.querySelector('.scores').dataset)")
+        error, updates = page.evaluate(
+            "(({ error, updates }) => [error, updates])(document.querySelector('.scores').dataset)"
+        )
         if error is not None and float(error) <= BAR and int(updates):
             return seconds, int(updates)
         page.wait_for_timeout(20)

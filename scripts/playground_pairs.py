@@ -1,8 +1,8 @@
 """Write the sentence pairs of the playground, views/web/playground/pairs.js, with the gold links of their words.
 
 The sentences are those of the grammar of `attent data phrases` that have only words of a small vocabulary, all in the
-singular. The English source of each French word follows from the grammar, which keeps the order of all words of one entry: the second
-form of *black* translates the second *black*.
+singular. The English source of each French word follows from the grammar, which keeps the order of all words of one
+entry: the second form of *black* translates the second *black*.
 
 Long sentences of so few words are rare, so that this takes minutes:
 
@@ -18,17 +18,27 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from attent.tasks.phrases.grammar import DETERMINERS, EXAMPLES, NOUNS, VERBS, WORDS, ParsedSentence, draw_sentence, inflect
+from attent.tasks.phrases.grammar import (
+    DETERMINERS,
+    EXAMPLES,
+    NOUNS,
+    VERBS,
+    WORDS,
+    ParsedSentence,
+    draw_sentence,
+    inflect,
+)
 
 FILE = Path(__file__).parents[1] / "src" / "attent" / "views" / "web" / "playground" / "pairs.js"
 TRAINING, HELD_OUT, SEED = 600, 100, 0
-# The longest English sentence, in words, and how many sentences of each length there are at most, which are mostly short in the grammar.
+# The longest English sentence, in words, and the most sentences of each length; most of the grammar's are short.
 LONGEST, OF_A_LENGTH = 10, 100
 # English words by which an entry of the grammar is named.
-LEXICON = (
-    "the a dog cat bird horse cow mouse girl king mat tree black white green small big tired happy often on under "
-    "sings runs waits jumps sat sees likes hears"
-).split()
+LEXICON = {
+    *("the", "a", "dog", "cat", "bird", "horse", "cow", "mouse", "girl", "king", "mat", "tree"),
+    *("black", "white", "green", "small", "big", "tired", "happy", "often", "on", "under"),
+    *("sings", "runs", "waits", "jumps", "sat", "sees", "likes", "hears"),
+}
 DIGITS = "0123456789abcdef"
 
 
@@ -63,7 +73,7 @@ def gold_links(english: Sequence[str], french: Sequence[str]) -> list[int] | Non
 
 
 def encode(sentence: ParsedSentence) -> str | None:
-    """Return `English|French|links`, a hexadecimal digit for each French word; None if it is too long, or of other words."""
+    """Return `English|French|links`, a hexadecimal digit for each French word; None if too long or not covered."""
     english, french = sentence.english.split(), sentence.french.replace("'", "' ").split()
     links = gold_links(english, french) if len(english) <= LONGEST else None
     return links and f"{sentence.english}|{' '.join(french)}|{''.join(DIGITS[link] for link in links)}"
@@ -83,8 +93,11 @@ def main() -> None:
     # else long ones, of which there are more to draw, come last
     lines[len(EXAMPLES) :] = sorted(lines[len(EXAMPLES) :], key=lambda _: draw())
     parts = {"HELD_OUT": lines[:HELD_OUT], "TRAINING": lines[HELD_OUT:]}
-    about = "// Sentence pairs with the place of each French word's English source, written by scripts/playground_pairs.py.\n"
-    text = "".join(f"\nexport const {name} = {json.dumps(';'.join(part), ensure_ascii=False)}.split(\";\");\n" for name, part in parts.items())
+    about = "// Sentence pairs with the place of each French word's source, written by scripts/playground_pairs.py.\n"
+    text = "".join(
+        f'\nexport const {name} = {json.dumps(";".join(part), ensure_ascii=False)}.split(";");\n'
+        for name, part in parts.items()
+    )
     FILE.write_text(about + text, encoding="utf-8")
 
 

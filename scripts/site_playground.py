@@ -1,4 +1,7 @@
-"""A MkDocs hook that puts the playground on the site: its script and style for docs/playground.md and the first page, and a page of one file."""
+"""A MkDocs hook that puts the playground on the site.
+
+Its script and style are for docs/playground.md and the first page; figures/playground.html is a page of one file.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,11 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Return a page that has a place for the playground with the script and the style, which other pages do not load."""
+    """Return a page that has a place for the playground with the script and the style; other pages load neither."""
     if f'id="{PLACE}"' not in html:
         return html
-    return f'{html}\n<link rel="stylesheet" href="figures/playground.css">\n<script src="figures/playground.js" defer></script>\n'
+    style = '<link rel="stylesheet" href="figures/playground.css">'
+    return f'{html}\n{style}\n<script src="figures/playground.js" defer></script>\n'
 
 
 def page() -> str:
@@ -39,7 +43,9 @@ def page() -> str:
 
 def script() -> str:
     """Return the script of a page that has a place for the playground, with that of its worker as text in it."""
-    worker = json.dumps(f'"use strict";\n{bundle("playground/worker")}\nmodule_playground_worker.serve(self);', ensure_ascii=False)
+    worker = json.dumps(
+        f'"use strict";\n{bundle("playground/worker")}\nmodule_playground_worker.serve(self);', ensure_ascii=False
+    )
     return (
         f"(() => {{\nconst place = document.getElementById({json.dumps(PLACE)});\nif (!place) return;\n"
         f"const worker = {worker.replace('<', chr(92) + 'u003c')};\n{bundle('playground/playground')}\n"

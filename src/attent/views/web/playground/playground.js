@@ -5,7 +5,7 @@ import { element, tick, choice } from "../elements.js";
 import { LONGEST, parse } from "./formula.js";
 import { HELD_OUT, TRAINING } from "./pairs.js";
 import { pythonOf } from "./python.js";
-import { addressOf, CHOICES, EXAMPLES, LONGEST_TEXT, readSettings } from "./settings.js";
+import { addressOf, CHOICES, DEFAULTS, EXAMPLES, LONGEST_TEXT, readSettings } from "./settings.js";
 import { MOST, texts, VOCABULARIES } from "./training.js";
 import { LAST } from "./worker.js";
 
@@ -37,8 +37,9 @@ class Playground {
     this.parts = (isCompact ? [first, picture, element("a", { class: "small", href: "playground.html", text: "Change its formula in the playground" })] : [first, this.wrong, this.sentence(), picture, numbers, this.controls(), this.board.matrices]);
     this.place = place;
     this.restart(false);
-    this.say(wrong);
-    window.addEventListener("hashchange", () => this.follow());
+    if (wrong) this.say(wrong);
+    this.listener = () => this.follow();
+    if (!isCompact) window.addEventListener("hashchange", this.listener);
   }
 
   employ() {
@@ -73,7 +74,10 @@ class Playground {
     const unknown = words.find((word) => !VOCABULARIES[0].includes(word));
     if (unknown) this.say(`“${unknown.slice(0, 30)}” is none of the ${VOCABULARIES[0].length} words.`);
     else if (words.length > MOST) this.say(`A sentence has at most ${MOST} words.`);
-    else if (words.length) this.worker.postMessage({ show: { source: words, target: KNOWN.get(words.join(" ")) ?? null } });
+    // what is no sentence leaves the last one in sight, at first the usual one
+    const isSentence = !unknown && words.length > 0 && words.length <= MOST;
+    const text = isSentence ? words.join(" ") : this.parts ? DEFAULTS.text : "";
+    if (text) this.worker.postMessage({ show: { source: text.split(" "), target: KNOWN.get(text) ?? null } });
   }
 
   receive({ updates, losses, weights, error, right, failed, ...shown }) {
@@ -91,9 +95,9 @@ class Playground {
       this.curve.add(losses);
       if (losses.length && updates % LAST === 0) this.run(false);
       const loss = this.curve.losses.at(-1);
-      this.status.textContent = updates ? `update ${updates} · loss ${loss.toFixed(2)}` : "not trained yet: the weights are noise";
+      this.status.textContent = updates ? `update ${updates} · loss ${loss?.toFixed(2) ?? "–"}` : "not trained yet: its weights are noise";
       this.writes.replaceChildren("It writes: ", element("i", { lang: "fr", text: shown.writes.join(" ") || "nothing" }));
-      this.board.show({ ...shown, weights: this.settings.fixed ? weights.map(() => 0) : weights, isDistribution: !["sigmoid"].includes(this.settings.normalizer) }, !this.isCompact);
+      this.board.show({ ...shown, weights, isDistribution: this.settings.normalizer !== "sigmoid" }, !this.isCompact);
     }
     if (error !== undefined) this.score(error, right, updates);
   }
@@ -170,11 +174,14 @@ class Playground {
     }, QUIET);
   }
 
-  /** Follow an address that was changed: the page is built anew. */
+  /** Follow a link to another experiment: the page is built anew, and trains. */
   follow() {
-    if (this.isCompact || addressOf(this.settings) === location.hash) return;
+    if (!location.hash.includes("=") || addressOf(this.settings) === location.hash) return;
+    window.removeEventListener("hashchange", this.listener);
+    clearTimeout(this.timer);
     this.worker.terminate();
-    start(document.querySelector(".playground"), this.source, false);
+    new Playground(this.place, this.source, false).run(true);
+    this.place.scrollIntoView();
   }
 
   say(text) {
@@ -200,7 +207,7 @@ async function copy(pressed, text) {
   setTimeout(() => { pressed.textContent = label; }, 1500);
 }
 
-/** Fill a place with the playground; `source` is the script of the worker. */
+/** Fill a place with the playground; `source` is the script of the worker. Without workers, the place keeps what it holds. */
 export function start(place, source, isCompact) {
-  new Playground(place, source, isCompact);
+  if (window.Worker) new Playground(place, source, isCompact);
 }

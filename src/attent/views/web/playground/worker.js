@@ -10,7 +10,7 @@ const [SLICE, SCORED, COUNTED] = [80, 25, 100];
 export const LAST = 600;
 
 export function serve(port) {
-  let [training, number, shown, isRunning, timer] = [null, 0, null, false, 0];
+  let [training, number, shown, isRunning, isScored, timer] = [null, 0, null, false, false, 0];
 
   const show = (losses) => {
     if (!training || !shown) return;
@@ -27,6 +27,8 @@ export function serve(port) {
     port.postMessage({ number, updates: training.updates, error: errorRate(training.model), right });
   };
   const step = () => {
+    if (!isScored) score();
+    isScored = true;
     if (!isRunning) return;
     const [end, losses] = [performance.now() + SLICE, []];
     do {
@@ -47,6 +49,7 @@ export function serve(port) {
     if (data.start) {
       training = new Training(data.start);
       number = data.number;
+      isScored = false;
     }
     if (data.show) shown = data.show;
     if (data.run !== undefined) isRunning = data.run;
