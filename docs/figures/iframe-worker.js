@@ -1,7 +1,9 @@
-// A page opened from disk may start no worker. There the worker of the search runs in a hidden frame, under the same interface.
+// A page opened from disk may start no worker of another file, only of a text of its own (blob:). There the worker of the search runs in a hidden frame, under the same interface.
 if (location.protocol === "file:") {
+  const Native = window.Worker;
   window.Worker = class extends EventTarget {
     constructor(url) {
+      if (String(url).startsWith("blob:")) return new Native(url);
       super();
       const frame = document.createElement("iframe");
       frame.hidden = true;
