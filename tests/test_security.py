@@ -207,17 +207,11 @@ LINKS = {
 }
 
 
-def averaged(run: Path) -> None:
-    code = command(["average", str(run), "--last", "1"])
-    if code != 0:
-        raise RunError(f"exit {code}")
-
-
 @pytest.mark.skipif(os.name != "posix", reason="links need permission here")
 @pytest.mark.parametrize(
     ("change", "name", "target"),
     [
-        *((change, name, target) for change in (LOADERS["resume"], averaged) for name, target in LINKS.items()),
+        *((LOADERS["resume"], name, target) for name, target in LINKS.items()),
         (LOADERS["export"], "export", "photos"),
     ],
 )

@@ -161,9 +161,7 @@ def _run(drawing: Drawing) -> Case:
     checkpoints = sorted(run.glob("checkpoints/*/*"))
     if dice.random() < 0.7:
         # commands read the config more than any other file
-        file = dice.choice(
-            [run / "config.json", *files] + (checkpoints if "--resume" in arguments or "average" in arguments else [])
-        )
+        file = dice.choice([run / "config.json", *files] + (checkpoints if "--resume" in arguments else []))
         mutation = mutate_file(file, dice)
     else:
         planted = [run / name for name in (".config.json.part", ".model.safetensors.part", ".checkpoints.part")]

@@ -33,7 +33,7 @@ COMPUTES = {
     "walk",
 }
 COMPUTES |= {"train", "demo", "ablate", "serve"}
-READS = (COMPUTES - {"demo"}) | {"average", "export", "vectors", "describe", "quantize"}
+READS = (COMPUTES - {"demo"}) | {"export", "vectors", "describe", "quantize"}
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,6 @@ DATE = "fr | 3 mars 2026"
         ["show", "RUN", DATE],
         ["walk", "RUN", DATE],
         ["describe", "RUN"],
-        ["average", "RUN"],
         ["vectors", "RUN", "--out", "TABLE"],
         ["train", "--resume", "RUN", "--updates", "3"],
         ["train", "--config", "DATES", "--init-from", "RUN", "--out", "OUT"],

@@ -107,9 +107,3 @@ def test_other_settings_of_training(attent, golden, internals, frozen_folder: Pa
         options = [word for change in f"training.{changes}".split() for word in ("--set", change)]
         attent("train", "--config", "settings/pairs.toml", "--updates", FEW, "--out", run, *options)
         golden.check(f"training.{changes}", summary(weights(run)), **tolerances(tight))
-
-
-def test_the_mean_of_checkpoints(attent, golden, copied) -> None:
-    run = copied("pairs")
-    attent("average", run, "--best", 1)
-    golden.check("pairs: averaged", summary(weights(run)))

@@ -77,7 +77,7 @@ def test_on_windows_copies_are_removed_and_weights_in_use_replaced(
     with snapshot(run, stamp_of(run)) as copy:
         loaded = read(copy)
     assert not [*waiting.iterdir()]
-    # as `attent average` does
+    # weights that are written into the folder
     own = read(run)
     write_weights(own.config, loaded.model, run)
     assert all(map(torch.equal, own.model.parameters(), read(run).model.parameters()))

@@ -22,15 +22,12 @@ from attent.models.transformer import Transformer
 from attent.ops.eligibility import processor_class
 from attent.ops.onednn import is_faster, prefers_onednn
 from attent.runs import durable
-from attent.runs.weights import read_tensors
 from attent.text.batches import Bitext
 from attent.text.text import Pair
 from attent.text.tokenizer import CharTokenizer
 from attent.training.checkpoint import (
     Checkpoints,
     TrainingState,
-    average_checkpoints,
-    best_checkpoints,
     latest_checkpoint,
     list_checkpoints,
     read_state,
@@ -217,7 +214,6 @@ def test_the_best_and_the_last_are_kept(
     assert trained.validation == {"loss": SCORES[published]}
     published_weights = tmp_path / "run" / "checkpoints" / f"{published:08}" / "model.safetensors"
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == published_weights.read_bytes()
-    assert best_checkpoints(tmp_path / "run")[0].name == "00000004"
 
 
 def test_what_may_change_the_last_digits_is_said(tmp_path: Path) -> None:
@@ -266,11 +262,3 @@ def test_damage_is_named_in_one_line(
     with pytest.raises(RunError, match=says) as caught:
         go(tmp_path / "run", make_settings(updates=9))
     assert "\n" not in str(caught.value)
-
-
-def test_the_mean_of_files_is_the_mean_of_their_weights(trained: Path) -> None:
-    files = [path / "model.safetensors" for path in list_checkpoints(trained)]
-    model = make_model()
-    average_checkpoints(files, model)
-    expected = torch.stack([read_tensors(file)[NAME] for file in files])
-    torch.testing.assert_close(dict(model.named_parameters())[NAME].detach(), expected.mean(0))

@@ -238,10 +238,6 @@ class Inference:
         results = run.validate(say)
         return Evaluation(results, result_lines(results))
 
-    def required_options(self, config: RunConfig) -> str:
-        """Return the options that `attent evaluate` requires for a run."""
-        return ""
-
     def judge(self, run: TaskRun, file: str, metric: str, say: Say, *, limit: int | None = None) -> HeadJudge:
         """Return a judge of a run's heads on the examples of a file, except those that the model cannot read.
 

@@ -28,7 +28,7 @@ from attent.errors import DataError, RunError, first_fault
 from attent.models.model import Model
 from attent.runs.durable import draft_of, new_file, new_folder, sweep, write_text
 from attent.runs.folder import MODEL
-from attent.runs.weights import fill, fitting, read_tensors, tensors_of, write_tensors
+from attent.runs.weights import fitting, read_tensors, tensors_of, write_tensors
 from attent.training.autotune import ComputeConfig
 from attent.training.distributed import Processes, is_peer_loss
 from attent.training.optimizer import EarlyStoppingState, WeightAverage, optimizer_state, restore_optimizer
@@ -270,18 +270,6 @@ def latest_checkpoint(run: Path | str) -> Path | None:
     return next(reversed(list_checkpoints(run)), None)
 
 
-def best_checkpoints(run: Path | str) -> list[Path]:
-    """Return the best checkpoints of a run folder, best first.
-
-    Raises:
-        RunError: the last checkpoint, which contains the scores, is damaged.
-    """
-    paths = {int(path.name): path for path in list_checkpoints(run)}
-    if not paths:
-        return []
-    return [paths[update] for _, update in read_state(paths[max(paths)]).verdict.best if update in paths]
-
-
 def weights_file(checkpoint: Path) -> Path:
     """Return the file of the weights to evaluate: the averaged weights, if any, else the current ones."""
     return checkpoint / AVERAGED_MODEL if (checkpoint / AVERAGED_MODEL).is_file() else checkpoint / MODEL
@@ -300,24 +288,6 @@ def read_state(checkpoint: Path) -> TrainingState:
         raise RunError(f"{file} is damaged: {first_fault(error)}") from error
     except (OSError, DataError) as error:
         raise RunError(f"{file} is missing or damaged: {error}") from error
-
-
-def average_checkpoints(files: list[Path], model: nn.Module) -> None:
-    """Set a model's weights to the mean of the weights in several files.
-
-    Source: Vaswani et al. (2017), §6.1, arXiv 1706.03762.
-
-    Raises:
-        RunError: a file is missing or damaged, or does not fit the model.
-    """
-    tensors = tensors_of(model)
-    sums: dict[str, Tensor] = {}
-    for file in files:
-        fill(tensors, file)
-        sums = {name: tensor.detach().double() + sums.get(name, 0) for name, tensor in tensors.items()}
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            tensor.copy_(sums[name] / len(files))
 
 
 def _rng_states(device: str) -> dict[str, str]:

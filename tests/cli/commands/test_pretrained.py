@@ -88,7 +88,7 @@ def test_a_text_is_explored(attent, folder: Path, tmp_path: Path, monkeypatch: p
 
 def test_other_commands_say_which_take_it(refused, folder: Path) -> None:
     says = f"{folder} is a Hugging Face model, not a run folder: use it with attent show, explore or fill"
-    for command in ("describe", "evaluate", "average"):
+    for command in ("describe", "evaluate", "quantize"):
         assert refused(command, folder) == says
     for command in ("translate", "walk"):
         assert refused(command, folder, "text") == says

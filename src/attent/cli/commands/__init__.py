@@ -27,7 +27,7 @@ from attent.errors import MissingExtraError
 from attent.setting import Flag, Help
 
 # The order of commands in the help; any others follow by name.
-MODELS = ("demo", "train", "average", "import", "quantize", "vectors")
+MODELS = ("demo", "train", "import", "quantize", "vectors")
 TEXTS = ("translate", "fill", "answer", "generate", "classify", "caption", "score", "align")
 USES = (*TEXTS, "evaluate", "ablate", "export")
 VIEWS = ("show", "explore", "serve", "describe", "walk", "learn", "data", "calibrate", "compare", "doctor")

@@ -284,9 +284,6 @@ class MaskedLMTask(Task[LinesCorpus]):
         # the model reads one more token, the mask
         return tokenizers[0].size + 1, tokenizers[0].size
 
-    def required_options(self, config: RunConfig) -> str:
-        return "--text FILE"
-
     def evaluate(self, run: TaskRun, say: Say, *, text: str | Path | None = None) -> Evaluation:
         """Evaluate a run on a text, each word of which becomes a blank.
 
@@ -302,8 +299,7 @@ class MaskedLMTask(Task[LinesCorpus]):
         """
         if text is None:
             raise RunError(
-                f"{run.path} {self.does}, and needs a text to be evaluated on: attent evaluate {run.path} "
-                f"{self.required_options(run.config)}"
+                f"{run.path} {self.does}, and needs a text to be evaluated on: attent evaluate {run.path} --text FILE"
             )
         fill_mask: FillMask = run.tool
         lines = list(read_lines(text))

@@ -216,9 +216,6 @@ class TranslationTask(Task[ParallelCorpus]):
         source, target = vocabularies.tokenizers
         return TranslationEvaluator(Translator(model, source, target), corpus, size)
 
-    def required_options(self, config: RunConfig) -> str:
-        return "--source FILE --target FILE" if "dates" not in config.corpus else ""
-
     def evaluate(
         self,
         run: TaskRun,
