@@ -31,7 +31,6 @@ SETTINGS = {
     "positions off": {"positions": False},
     "one fixed vector": {"fixed": True},
     "W_Q = W_K = I": {"identity": True},
-    "score 0": {"formula": "0"},
 }
 LENGTHS = ((3, 4), (5, 6), (7, 8), (9, 10))
 TRAIN = """

@@ -73,7 +73,7 @@ def gold_links(english: Sequence[str], french: Sequence[str]) -> list[int] | Non
 
 
 def encode(sentence: ParsedSentence) -> str | None:
-    """Return `English|French|links`, a hexadecimal digit for each French word; None if too long or not covered."""
+    """Return `English|French|links`, one hexadecimal digit per French word; None if too long or not covered."""
     english, french = sentence.english.split(), sentence.french.replace("'", "' ").split()
     links = gold_links(english, french) if len(english) <= LONGEST else None
     return links and f"{sentence.english}|{' '.join(french)}|{''.join(DIGITS[link] for link in links)}"

@@ -224,9 +224,14 @@ def test_the_first_page_shows_the_sentence_beside_its_attention_then_three_doors
     left, right = (opened.locator(".first > div").nth(place).bounding_box() for place in (0, 1))
     # 5 : 7, without the gap
     assert left["width"] / right["width"] == pytest.approx(5 / 7, abs=0.01) and left["x"] < right["x"]
-    picture = opened.locator(".first svg")
-    assert " ".join(picture.locator(".word").all_text_contents()) == "the black dog sings le chien noir chante"
-    assert picture.get_attribute("aria-label").startswith('The sentence "the black dog sings"')
+    still = window.open(site / "index.html", java_script_enabled=False).locator(".first svg")
+    assert " ".join(still.locator(".word").all_text_contents()) == "the black dog sings le chien noir chante"
+    assert still.get_attribute("aria-label").startswith('The sentence "the black dog sings"')
+    words = opened.locator(".first .playground .list li")
+    words.last.wait_for(timeout=120_000)
+    assert " ".join(words.all_text_contents()) == "the black dog sings le chien noir chante"
+    opened.click(".first .train")
+    opened.locator(".first .status").filter(has_text="loss").wait_for(timeout=120_000)
     doors = [opened.locator(".doors > div").nth(place) for place in range(3)]
     assert [door.locator("h2 a:not(.headerlink)").inner_text() for door in doors] == [
         "Learn",

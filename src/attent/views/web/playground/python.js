@@ -30,13 +30,11 @@ export function pythonOf(settings, updates = 50) {
   const context = settings.fixed
     ? "memory.mean(0).expand(len(states), -1)"
     : `attent.attend(states @ self.W_S, memory, memory, score=self.score, normalizer=${NORMALIZERS[settings.normalizer] ?? `"${settings.normalizer}"`}, mask=${MASKS[settings.mask]}, query_start=0)`;
+  const imports = ["math\n", "attent", "torch"].map((name) => `import ${name}`).join("\n");
   const places = settings.positions ? " + PLACES[: len(source)]" : "";
   return `"""Attention as the playground of attent trains it; the losses are the same. Score: ${settings.formula.replace(/[\\"]/g, "")}"""
 
-import math
-
-import attent
-import torch
+${imports}
 from torch import nn
 
 torch.set_default_dtype(torch.float64)
