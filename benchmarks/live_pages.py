@@ -201,26 +201,25 @@ def measure(kind: str, path: Path, data: Path, count: int, quantization: str | N
         "kind": kind, "seed": int(path.name.rpartition("-")[2]), "weights": quantization or "float16",
         "inputs": len(results), "same": sum(result.is_same for result in results),
         "logits": max(result.logits for result in results), "maps": max(result.maps for result in results),
-        "page": size, "stored": weights, "processor milliseconds": pair.milliseconds / max(pair.tokens, 1),
+        "page": size, "stored": weights,
     }  # fmt: skip
 
 
 def table(cells: Sequence[dict[str, Any]]) -> str:
     """Return a Markdown table with a line for each kind and type of weights, over its seeds."""
     lines = [
-        "| run | weights | inputs | the same | logits | maps | page, KB | stored weights, KB | processor ms a token |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| run | weights | inputs | the same | logits | maps | page, KB | stored weights, KB |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     keys = dict.fromkeys((cell["kind"], cell["weights"]) for cell in cells)
     for key in keys:
         own = [cell for cell in cells if (cell["kind"], cell["weights"]) == key]
         total = {name: sum(cell[name] for cell in own) for name in ("inputs", "same")}
         worst = {name: max(cell[name] for cell in own) for name in ("logits", "maps", "page", "stored")}
-        least = min(cell.get("processor milliseconds", np.inf) for cell in own)
         lines.append(
             f"| {key[0]} | {key[1]} | {len(own)} × {own[0]['inputs']} | {total['same']} of {total['inputs']} | "
             f"{worst['logits']:.1e} | {worst['maps']:.1e} | {worst['page'] / 1000:,.0f} | "
-            f"{worst['stored'] / 1000:,.0f} | {least:.1f} |"
+            f"{worst['stored'] / 1000:,.0f} |"
         )
     return "\n".join(lines)
 

@@ -32,5 +32,4 @@ def test_runs_of_several_tasks_as_pages(attent, run_folder: Path, generating_fol
     other = tmp_path / "other.html"
     other.write_text("mine", encoding="utf-8")
     done = attent("export", run_folder, "--to", "html", "--out", other)
-    assert done.code == 1
-    assert done.err == [f"error: {other} already exists and is not the page of a run"]
+    assert (done.code, done.err) == (2, [f"attent: {other} already exists and is not the page of a run"])
