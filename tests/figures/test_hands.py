@@ -141,7 +141,7 @@ def test_dragging_draws_once_a_frame(
         page.view.mouse.up()
         # events of the pointer are fewer than frames where others use the processor, too
         rates.append((1000 * seen["frames"] / (seen["end"] - seen["start"]), seen["changed"] / seen["frames"]))
-    # 58 to 60 on an idle machine (docs/design-pages.md); tests share theirs
+    # 58 to 60 on an idle machine; tests share theirs
     assert max(rate for rate, _ in rates) >= 25, rates
     assert max(share for _, share in rates) > 0.3, rates
     page.view.evaluate(PRESSES)
