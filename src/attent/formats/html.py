@@ -40,7 +40,7 @@ from attent.views.pages.page import ENDINGS, bundle, fill, web_file
 from attent.views.pages.payload import pack, to_half
 
 TASKS = (TranslationTask, TextGenerationTask, MaskedLMTask, ClassificationTask, CaptionTask)
-STYLES = ("tokens.css",)
+STYLES = ("tokens.css", "attention.css", "explore.css", "live.css")
 # By this line, near its beginning, a page of ours is recognized.
 GENERATOR, HEAD = b'<meta name="generator" content="attent export --to html">', 2**10
 # The maximum bytes of the weights in a page; a browser unpacks each number into four bytes.

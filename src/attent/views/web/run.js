@@ -13,6 +13,7 @@ import { areWords, bare, direction, listed, plain, visible } from "./words.js";
 const STREAMS = {
   translate: { path: "/api/translate", name: "translation", group: "cross" },
   "text-generation": { path: "/api/generate", name: "continuation", group: "self" },
+  caption: { path: "/api/caption", name: "caption", group: "cross" },
 };
 // Tokens of a text that are shown.
 const MOST = 400;
@@ -23,7 +24,8 @@ const EMPTY = {
 };
 
 export class Run {
-  constructor(server, which, about, isOne) {
+  /** `controls` are elements between the answer and its maps. */
+  constructor(server, which, about, isOne, controls = []) {
     this.server = server;
     this.which = which;
     this.about = about;
@@ -46,15 +48,17 @@ export class Run {
       this.readout.textContent = error.message;
     });
     this.written = new Hypothesis(this.stream?.name, (prefix, more) => this.ask({ ...this.asked, prefix, more }), (place, how) => this.point(place, how));
-    this.board = element("div", { class: "board" }, this.read, this.written.list);
+    // patches are named by their picture alone
+    this.board = element("div", { class: "board" }, ...(about.reads === "pictures" ? [] : [this.read]), this.written.list);
     this.links = new Links(this.board);
     this.board.append(this.links.node);
     this.found = element("div", { class: "guesses" });
     this.root = element("div", { class: "view" });
-    this.answer = element("div", { class: "answer" }, ...(this.writes ? [this.said, this.board, this.readout, this.written.menu] : [this.found]));
+    const hint = element("p", { class: "about", text: `Select any part of the ${this.stream?.name} to replace it: the rest is rewritten.` });
+    this.answer = element("div", { class: "answer" }, ...(this.writes ? [this.said, this.board, this.readout, hint, this.written.menu] : [this.found]));
     this.node = element("section", { class: "run", "aria-label": about.name },
       ...(isOne ? [] : [element("h2", {}, element("bdi", { text: about.name }))]),
-      element("div", { class: "line" }, this.status, ...(this.writes ? [this.stop] : [])), this.answer, this.root);
+      element("div", { class: "line" }, this.status, ...(this.writes ? [this.stop] : [])), this.answer, ...controls, this.root);
     this.switches = new Switches(() => { if (this.asked) this.ask(this.asked); });
     this.viewed = new Viewed(server, this.root, which, this.switches, (group) => this.writes && group.base === this.stream.group);
   }
@@ -225,7 +229,9 @@ export class Run {
       this.read.replaceChildren(...shown.map((label) => element("li", {}, element("bdi", { text: visible(label) }))));
       ordered(this.read, shown, direction(this.source));
       const more = this.source.length - MOST;
-      if (more > 0) this.read.append(element("li", { class: "rest", dir: "ltr", style: `order:${MOST}`, text: `… and ${more.toLocaleString("en")} more` }));
+      const rest = element("li", { class: "rest", dir: "ltr", text: `… and ${more.toLocaleString("en")} more` });
+      rest.style.order = String(MOST);
+      if (more > 0) this.read.append(rest);
     }
     [...this.read.children].slice(0, MOST).forEach((item, place) => paint(item, weights?.[place] ?? 0));
     [...this.written.list.children].forEach((item, place) => paint(item, weights?.[this.source.length + place] ?? 0));

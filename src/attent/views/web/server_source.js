@@ -10,6 +10,12 @@ export class Server extends Connection {
   constructor(token) {
     super({ "X-Attent-Token": token });
   }
+
+  /** The source of a scene by its number. */
+  async open(number) {
+    const answer = await this.get(`/api/scenes/${number}`);
+    return new ServerSource(this, number, await answer.json());
+  }
 }
 
 // What every component asks; a scene is known by its number.
@@ -19,11 +25,6 @@ export class ServerSource {
     this.number = number;
     this.scene = plainTexts(scene);
     this.kept = new Map();
-  }
-
-  static async open(server, number) {
-    const answer = await server.get(`/api/scenes/${number}`);
-    return new ServerSource(server, number, await answer.json());
   }
 
   row(group, layer, head, query) {

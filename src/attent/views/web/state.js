@@ -9,10 +9,10 @@ const MAP = ["group", "layer", "head"];
 export class State {
   /**
    * `values`: group (its name), layer, head (a number or "mean"), side ("row", "column" or null) and place; places, the tokens of that side
-   * that are selected, and combine ("sum" or "mean") of these.
+   * that are selected, combine ("sum" or "mean") of these, and cell, the row and column that were chosen in the matrix.
    */
   constructor(values) {
-    this.values = { side: null, place: null, places: NONE, combine: "sum", ...values };
+    this.values = { side: null, place: null, places: NONE, combine: "sum", cell: null, ...values };
     this.listeners = new Set();
   }
 

@@ -35,7 +35,7 @@ export function show(root, source, begin = {}, signal = undefined, which = 0) {
   const picture = scene.picture ? [new Picture(source, state).node] : [];
   const sentence = element("div", { class: "sentence" });
   const pair = element("div", { class: "pair" }, map.node, grid.node);
-  root.replaceChildren(...picture, sentence, groups, pair, further);
+  root.replaceChildren(...picture, sentence, groups, pair, ...(source.below?.(state) ?? []), further);
   // no token is pointed at any more
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") state.set({ side: null, place: null }); }, { signal });
   state.follow((values, changed) => {

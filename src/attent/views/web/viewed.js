@@ -1,8 +1,7 @@
-// The view of a scene that the server has; a new scene is seen as the one before was.
+// The view of a scene of a server, or of an engine in the page; a new scene is seen as the one before was.
 
 import { isAddressed, readAddress } from "./address.js";
 import { element } from "./elements.js";
-import { ServerSource } from "./server_source.js";
 import { show } from "./view.js";
 
 // Weights of a head of which the mean is not shown unasked.
@@ -29,7 +28,7 @@ export class Viewed {
     const turn = ++this.turn;
     let source;
     try {
-      source = await ServerSource.open(this.server, number);
+      source = await this.server.open(number);
     } catch (error) {
       if (turn !== this.turn) return;
       this.close();

@@ -122,7 +122,7 @@ export class Zoom {
 
   choose(cell) {
     this.go(cell);
-    this.state.set({ side: "row", place: cell[0] });
+    this.state.set({ side: "row", place: cell[0], cell });
   }
 
   /** Nothing is asked for any more. */

@@ -1,0 +1,98 @@
+// A weight written out: the context that a word reads, α of one key from its score, and the score from query and key.
+
+import { dot } from "../formula/matrix.js";
+import { topOf } from "../colours.js";
+import { element } from "../elements.js";
+import { largest, short, visible } from "../words.js";
+
+// Terms of a sum that are written; the others are counted.
+const TERMS = 6;
+// How far a product may be from the score that it is said to be.
+const NEAR = 1e-3;
+
+export class Sum {
+  constructor(source, state) {
+    this.source = source;
+    this.node = element("output", { class: "sum", "aria-live": "polite" });
+    state.follow((values) => this.write(values));
+  }
+
+  write({ group, layer, head, side, place, cell }) {
+    const { scene } = this.source;
+    const about = scene.groups.find(({ name }) => name === group);
+    if (side !== "row") return this.node.replaceChildren("Select a row of the matrix, and its sum is written here.");
+    const { width, values } = this.source.matrix(group, layer, head);
+    const weights = values.subarray(place * width, (place + 1) * width);
+    const key = cell?.[0] === place && cell[1] < width ? cell[1] : Math.max(weights.indexOf(topOf(weights)), 0);
+    const rows = scene.texts[about.rows].labels;
+    const columns = scene.texts[about.columns].labels;
+    const lines = [this.context(rows[place], weights, columns)];
+    const name = [word(rows[place], "query"), " → ", word(columns[key], "key")];
+    if (head === "mean") lines.push(["Choose one head to see how ", ...name, " becomes ", number(weights[key], "weight"), "."]);
+    else {
+      const parts = this.source.parts(group, layer, head);
+      lines.push(feature(parts.value, weights), ...written(parts, place, key, name));
+    }
+    this.node.replaceChildren(...lines.map((line) => element("p", {}, ...line)));
+  }
+
+  /** What a query reads: its values by their weights. */
+  context(query, weights, labels) {
+    const places = largest(weights, TERMS);
+    const rest = weights.filter((weight, place) => weight !== 0 && !places.includes(place));
+    const terms = places.flatMap((place, index) => [index ? " + " : "", number(weights[place], "weight"), " v(", word(labels[place], "value"), ")"]);
+    const more = rest.length ? ` + ${rest.length} smaller, ${short(rest.reduce((sum, weight) => sum + weight, 0))} together` : "";
+    return [word(query, "query"), " reads ", ...(terms.length ? terms : ["nothing: every key is hidden"]), more];
+  }
+}
+
+/** The first feature of what a query reads. */
+function feature(value, weights) {
+  const firsts = weights.map((_, place) => value.at(place, 0));
+  const products = weights.map((weight, place) => weight * firsts[place]);
+  const places = largest(products, TERMS);
+  const terms = places.flatMap((place, index) => [index ? " + " : "", number(weights[place], "weight"), "·", number(firsts[place], "value")]);
+  const rest = products.filter((product, place) => product !== 0 && !places.includes(place)).length;
+  return ["of that, the first number = ", ...terms, rest ? ` + ${rest} smaller` : "", " = ", short(products.reduce((sum, product) => sum + product, 0))];
+}
+
+/** The weight of a key from the scores of its row, and its score from the products of query and key. */
+function written({ query, key, scores, weights }, row, column, name) {
+  const own = scores.row(row);
+  const weight = weights.at(row, column);
+  const seen = own.filter((score) => score !== -Infinity);
+  if (own[column] === -Infinity) return [["α of ", ...name, " = ", number(0, "weight"), ": the mask hides it."]];
+  const lines = [["α of ", ...name, " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight")]];
+  const score = ["score of ", ...name, " = "];
+  const product = query.columns === key.columns ? dot(query.row(row), key.row(column)) : NaN;
+  const factor = own[column] / product;
+  if (!isScaled(query, key, own, row, factor)) return [...lines, [...score, short(own[column])]];
+  const terms = [...query.row(row)].map((value, index) => [value, key.at(column, index)]);
+  const places = largest(terms.map(([one, other]) => one * other), TERMS);
+  const products = places.flatMap((place, index) => [index ? " + " : "", number(terms[place][0], "query"), "·", number(terms[place][1], "key")]);
+  const rest = terms.length - places.length;
+  return [...lines, [...score, `${short(factor)} · (`, ...products, rest ? ` + ${rest} smaller` : "", ") = ", short(own[column])]];
+}
+
+/** exp s / Σ exp, where the weight is that. */
+function softmaxOf(scores, score, weight) {
+  const top = Math.max(...scores);
+  const total = scores.reduce((sum, one) => sum + Math.exp(one - top), 0);
+  const power = Math.exp(score - top);
+  if (Math.abs(power / total - weight) > NEAR) return ["from the scores of its row, "];
+  return [`exp(${short(score)}) / Σ exp = ${short(power)} / ${short(total)}${top ? ` (each divided by exp(${short(top)}))` : ""} = `];
+}
+
+/** Whether all scores of a row are its products with the keys times one factor. */
+function isScaled(query, key, own, row, factor) {
+  if (!Number.isFinite(factor)) return false;
+  return own.every((score, other) => score === -Infinity || Math.abs(factor * dot(query.row(row), key.row(other)) - score) <= NEAR * Math.max(1, Math.abs(score)));
+}
+
+function word(label, role) {
+  return element("bdi", { class: role, text: visible(label) });
+}
+
+function number(value, role) {
+  return element("span", { class: role, text: value < 0 && role !== "weight" ? `(${short(value)})` : short(value) });
+}
