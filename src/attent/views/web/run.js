@@ -113,6 +113,7 @@ export class Run {
 
   /** Show nothing of a text that is there no more, and say what to type. */
   clear() {
+    cancelAnimationFrame(this.frame);
     this.former();
     for (const part of [this.read, this.found, this.said, this.readout]) part.replaceChildren();
     this.links.draw([]);
@@ -131,19 +132,20 @@ export class Run {
     for await (const event of this.server.events(path, { run: this.which, text, beam, prefix, more, where, off: this.switches.off }, signal)) {
       if (signal.aborted) return null;
       if (event.kind === "start") {
-        this.areWords = areWords(event.source);
+        this.areWords = this.about.reads === "pictures" || areWords(event.source);
         this.source = plain(event.source);
         this.unknown = event.unknown;
         this.stop.hidden = false;
         this.former(this.root);
         this.written.begin();
+        cancelAnimationFrame(this.frame);
         this.chosen = null;
         this.shade(null);
         for (const part of [this.said, this.readout]) part.replaceChildren();
       } else if (event.kind === "token") {
         this.written.add(this.areWords ? withoutSpaces(event) : event);
         this.say("writing …");
-        this.shadeBy(this.written.steps.length - 1);
+        this.shadeSoon(this.written.steps.length - 1);
       } else if (event.kind === "scene") this.see(event.scene);
       else end = event;
     }
@@ -173,8 +175,15 @@ export class Run {
     return found.scene;
   }
 
+  /** Show the weights of a token with the next frame, unless another comes before, or what is written is whole. */
+  shadeSoon(place) {
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => this.shadeBy(place));
+  }
+
   /** Show the weights while a token was written: of the map that is shown, or where it has none, as it was written. */
   shadeBy(place) {
+    cancelAnimationFrame(this.frame);
     this.place = place;
     const step = this.written.steps[place];
     if (!step) return;

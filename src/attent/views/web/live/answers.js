@@ -4,6 +4,8 @@ import { LiveSource } from "./live_source.js";
 
 // Milliseconds after which a computation lets the browser draw and hear; scenes that are kept; letters of a title.
 const [SLICE, KEPT, TITLE] = [12, 3, 200];
+// Milliseconds after which a frame is not waited for.
+const HIDDEN = 100;
 const EOS = 3;
 
 export class Answers {
@@ -20,6 +22,8 @@ export class Answers {
 
   /** The source of a scene by its number. */
   async open(number) {
+    // what was written is drawn before its maps are
+    await frame();
     const source = this.scenes.get(number);
     if (!source) throw new Error("The maps of a text before are kept no more.");
     if (!source.scene.groups.length) throw new Error("This model has no attention to show.");
@@ -115,6 +119,14 @@ function turn() {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = resolve;
     port2.postMessage(null);
+  });
+}
+
+/** The turn after the next frame; a page that is hidden has none. */
+function frame() {
+  return new Promise((resolve) => {
+    setTimeout(resolve, HIDDEN);
+    requestAnimationFrame(() => turn().then(resolve));
   });
 }
 

@@ -29,7 +29,7 @@ export class LiveSource {
     const lengths = Object.fromEntries(named);
     const cutTexts = Object.entries(lengths).map(([name, length]) => [name, Array.from({ length }, (_, place) => texts[name]?.[place] ?? String(place))]);
     this.scene = plainTexts({
-      title, groups, notes: [], picture: picture?.about, texts: Object.fromEntries(cutTexts.map(([name, labels]) => [name, { labels, direction: direction(labels) }])),
+      title, groups, notes: engine.description.about ? [engine.description.about] : [], picture: picture?.about, texts: Object.fromEntries(cutTexts.map(([name, labels]) => [name, { labels, direction: direction(labels) }])),
     });
   }
 

@@ -13,27 +13,28 @@ const NEAR = 1e-3;
 export class Sum {
   constructor(source, state) {
     this.source = source;
-    this.node = element("output", { class: "sum", "aria-live": "polite" });
+    this.output = element("output", { "aria-live": "polite" });
+    this.node = element("section", { class: "sum", "aria-label": "the sum of a weight" }, this.output, element("p", { class: "about", text: "Select a cell of the matrix, and its weight is written out here." }));
     state.follow((values) => this.write(values));
   }
 
   write({ group, layer, head, side, place, cell }) {
     const { scene } = this.source;
     const about = scene.groups.find(({ name }) => name === group);
-    if (side !== "row") return this.node.replaceChildren("Select a row of the matrix, and its sum is written here.");
+    if (side !== "row") return this.output.replaceChildren();
     const { width, values } = this.source.matrix(group, layer, head);
     const weights = values.subarray(place * width, (place + 1) * width);
     const key = cell?.[0] === place && cell[1] < width ? cell[1] : Math.max(weights.indexOf(topOf(weights)), 0);
     const rows = scene.texts[about.rows].labels;
     const columns = scene.texts[about.columns].labels;
     const lines = [this.context(rows[place], weights, columns)];
-    const name = [word(rows[place], "query"), " → ", word(columns[key], "key")];
-    if (head === "mean") lines.push(["Choose one head to see how ", ...name, " becomes ", number(weights[key], "weight"), "."]);
+    const name = () => [word(rows[place], "query"), " → ", word(columns[key], "key")];
+    if (head === "mean") lines.push(["Select one head to see how ", ...name(), " becomes ", number(weights[key], "weight"), "."]);
     else {
       const parts = this.source.parts(group, layer, head);
       lines.push(feature(parts.value, weights), ...written(parts, place, key, name));
     }
-    this.node.replaceChildren(...lines.map((line) => element("p", {}, ...line)));
+    this.output.replaceChildren(...lines.map((line) => element("p", {}, ...line)));
   }
 
   /** What a query reads: its values by their weights. */
@@ -53,7 +54,7 @@ function feature(value, weights) {
   const places = largest(products, TERMS);
   const terms = places.flatMap((place, index) => [index ? " + " : "", number(weights[place], "weight"), "·", number(firsts[place], "value")]);
   const rest = products.filter((product, place) => product !== 0 && !places.includes(place)).length;
-  return ["of that, the first number = ", ...terms, rest ? ` + ${rest} smaller` : "", " = ", short(products.reduce((sum, product) => sum + product, 0))];
+  return ["its first number = ", ...terms, rest ? ` + ${rest} smaller` : "", " = ", short(products.reduce((sum, product) => sum + product, 0))];
 }
 
 /** The weight of a key from the scores of its row, and its score from the products of query and key. */
@@ -61,9 +62,9 @@ function written({ query, key, scores, weights }, row, column, name) {
   const own = scores.row(row);
   const weight = weights.at(row, column);
   const seen = own.filter((score) => score !== -Infinity);
-  if (own[column] === -Infinity) return [["α of ", ...name, " = ", number(0, "weight"), ": the mask hides it."]];
-  const lines = [["α of ", ...name, " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight")]];
-  const score = ["score of ", ...name, " = "];
+  if (own[column] === -Infinity) return [["α of ", ...name(), " = ", number(0, "weight"), ": the mask hides it."]];
+  const lines = [["α of ", ...name(), " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight")]];
+  const score = ["score of ", ...name(), " = "];
   const product = query.columns === key.columns ? dot(query.row(row), key.row(column)) : NaN;
   const factor = own[column] / product;
   if (!isScaled(query, key, own, row, factor)) return [...lines, [...score, short(own[column])]];
@@ -80,7 +81,7 @@ function softmaxOf(scores, score, weight) {
   const total = scores.reduce((sum, one) => sum + Math.exp(one - top), 0);
   const power = Math.exp(score - top);
   if (Math.abs(power / total - weight) > NEAR) return ["from the scores of its row, "];
-  return [`exp(${short(score)}) / Σ exp = ${short(power)} / ${short(total)}${top ? ` (each divided by exp(${short(top)}))` : ""} = `];
+  return [`exp(${short(score)} − ${fenced(top)}) / Σ exp(s − ${fenced(top)}) = ${short(power)} / ${short(total)} = `];
 }
 
 /** Whether all scores of a row are its products with the keys times one factor. */
@@ -89,10 +90,15 @@ function isScaled(query, key, own, row, factor) {
   return own.every((score, other) => score === -Infinity || Math.abs(factor * dot(query.row(row), key.row(other)) - score) <= NEAR * Math.max(1, Math.abs(score)));
 }
 
+/** A number behind a minus. */
+function fenced(value) {
+  return value < 0 ? `(${short(value)})` : short(value);
+}
+
 function word(label, role) {
   return element("bdi", { class: role, text: visible(label) });
 }
 
 function number(value, role) {
-  return element("span", { class: role, text: value < 0 && role !== "weight" ? `(${short(value)})` : short(value) });
+  return element("span", { class: role, text: role === "weight" ? short(value) : fenced(value) });
 }
