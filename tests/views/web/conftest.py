@@ -23,7 +23,11 @@ from attent.training.progress import Progress
 MakePage = Callable[..., Path]
 TRAINING = '[training]\nupdates = 40\nbatch_pairs = 16\nlearning_rate = 1e-2\nprecision = "float32"\nthreads = 1\n'
 SIZES = "layers = 2\nwidth = 16\nfeed_forward = 16\nheads = 2\ndropout = 0.0\n"
-LINES = ["the dog was tired , so it slept .", "the cat was happy .", "the <b>dog</b> slept ."] * 8
+LINES = [
+    f"the {who} {end}"
+    for who in ("dog", "cat", "<b>dog</b>", "black dog", "black cat", "old cat", "old dog", "bird")
+    for end in ("was tired , so it slept .", "was happy .", "slept .")
+]
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +64,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, str
     def make(task: str, corpus: str, model: str = SIZES) -> Path:
         folder = tmp_path_factory.mktemp(task)
         (folder / "train.txt").write_text("\n".join(LINES), encoding="utf-8")
-        (folder / "a.tsv").write_text("".join(f"{line}\t{line.split()[1]}\n" for line in LINES), encoding="utf-8")
+        (folder / "a.tsv").write_text(
+            "".join(f"{line}\t<b>{line.split()[-2]}</b>\n" for line in LINES), encoding="utf-8"
+        )
         tables = f'task = "{task}"\n{corpus.format(folder=folder)}\n[model]\n{model}{TRAINING}'
         follow(parse(tables, "small.toml"), folder / "run", progress=Progress(io.StringIO()))
         return folder / "run"

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import attent
 from attent.explorer.loaded_run import swap
 from attent.tasks.loading import load
 from attent.tasks.text_generation.stepwise import StepwiseGeneration
 from attent.tasks.translation.stepwise import StepwiseDecoding
+from attent.text.tokenizer import EOS
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +41,14 @@ def written(translator: Any, text: str, prefix: tuple[int, ...] = ()) -> tuple[l
     return [step.chosen.piece for step in decoding], decoding.tokens
 
 
+def weights_of(translator: Any, text: str) -> torch.Tensor:
+    """The cross-attention of the last layer while Python writes, (H, Tq, Tk)."""
+    pieces, tokens = written(translator, text)
+    maps = translator.map_of_tokens(translator.read(text).ids, [*tokens, EOS], (*text,), (*pieces,), False)
+    # an RNN has one attention
+    return maps[LAST if LAST in maps else next(iter(maps))].weights[0]
+
+
 def shown(page: Any) -> list[str]:
     return page.locator(".written bdi").all_inner_texts()
 
@@ -58,8 +68,9 @@ def cell(page: Any, row: int, column: int) -> float:
         for _ in range(count):
             page.keyboard.press(key)
     page.locator(f".zoom .readout[data-row='{row}'][data-column='{column}']:not([data-value=''])").wait_for()
+    value = float(readout.get_attribute("data-value"))
     page.keyboard.press("Enter")
-    return float(readout.get_attribute("data-value"))
+    return value
 
 
 def select_head(page: Any, layer: int, head: int) -> None:
@@ -106,13 +117,12 @@ def test_what_is_typed_is_translated_as_python_does(
 def test_a_recurrent_translator(translating: Any, live: Any, window: Any) -> None:
     folder = translating("rnn")
     page = window.open(live(folder, ["abc", "dead bed"]))
-    pieces, tokens = written(load(folder), "abc")
-    ended(page, pieces)
-    weights = load(folder).map("abc", load(folder).target_tokenizer.decode(tokens))
-    (alignment,) = [each for name, each in weights.items() if "encoder" not in name]
-    assert cell(page, 1, 2) == pytest.approx(alignment.weights[0, 0, 1, 2].item(), abs=1e-4)
+    translator = load(folder)
+    ended(page, written(translator, "abc")[0])
+    weights = weights_of(translator, "abc")[0]
+    assert cell(page, 1, 2) == pytest.approx(weights[1, 2].item(), abs=1e-4)
     page.click("text=another example")
-    ended(page, written(load(folder), "dead bed")[0])
+    ended(page, written(translator, "dead bed")[0])
 
 
 def test_a_token_is_replaced_and_the_rest_is_rewritten(file: Path, translator: Any, window: Any) -> None:
@@ -146,13 +156,11 @@ def test_a_head_that_is_switched_off_changes_the_maps_as_in_python(file: Path, t
     select_head(page, 0, 1)
     page.keyboard.press("x")
     with attent.intervene(translator.model, {CROSS: {1: "zero"}}):
-        pieces, tokens = written(translator, "bad cab")
-        ended(page, pieces)
-        maps = translator.map_of_tokens(translator.read("bad cab").ids, [*tokens, 3], [*"bad cab"], pieces, False)
+        pieces, weights = written(translator, "bad cab")[0], weights_of(translator, "bad cab")[0]
+    ended(page, pieces)
     until(page, lambda: "(without 1 head)" in page.inner_text(".run .status"), "a head less")
     assert page.locator(".head.off").count() == 1
     select_head(page, 1, 0)
-    weights = maps[LAST].weights[0, 0]
     for row, column in ((0, 3), (2, 1), (1, 6)):
         assert cell(page, row, column) == pytest.approx(weights[row, column].item(), abs=1e-4)
     select_head(page, 0, 1)
@@ -167,10 +175,9 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     ended(page, pieces)
     page.get_by_label("weights are the").select_option("sparsemax")
     swap(translator.model, normalizer="sparsemax")
-    sparse, tokens = written(translator, "bad cab")
-    ended(page, sparse)
+    ended(page, written(translator, "bad cab")[0])
     select_head(page, 1, 1)
-    weights = translator.map("bad cab", translator.target_tokenizer.decode(tokens))[LAST].weights[0, 1]
+    weights = weights_of(translator, "bad cab")[1]
     for row, column in ((0, 0), (1, 4)):
         assert cell(page, row, column) == pytest.approx(weights[row, column].item(), abs=1e-4)
     page.get_by_label("temperature").focus()
@@ -189,12 +196,12 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
 
 def test_a_weight_is_written_out(file: Path, translator: Any, window: Any) -> None:
     page = window.open(file)
-    pieces, tokens = written(translator, "bad cab")
+    pieces = written(translator, "bad cab")[0]
     ended(page, pieces)
     assert "Select one head" in page.inner_text(".sum")
     select_head(page, 1, 1)
     weight = cell(page, 2, 4)
-    weights = translator.map("bad cab", translator.target_tokenizer.decode(tokens))[LAST].weights[0, 1, 2]
+    weights = weights_of(translator, "bad cab")[1, 2]
     reads, number, alpha, score = page.locator(".sum output p").all_inner_texts()
     # the terms of the context are the largest weights, the largest first
     named = [float(term) for term in re.findall(r"([\d.]+) v\(", reads)]
@@ -250,7 +257,8 @@ def test_digits_are_drawn_or_chosen(digits: Path, live: Any, window: Any) -> Non
     page.mouse.move(box["x"] + box["width"] * 0.45, box["y"] + box["height"] * 0.9, steps=9)
     page.mouse.up()
     drawn = """() => { const canvas = document.querySelector('.input > canvas');
-        return [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data].filter((_, i) => i % 4 === 0); }"""
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        return [...data].filter((_, place) => place % 4 === 0); }"""
     large = np.array(page.evaluate(drawn)).reshape(8, 30, 8, 30).mean((1, 3))
     assert large.max() > 200
     check_classes(page, classifier, large.astype(np.uint8)[None])
@@ -316,14 +324,14 @@ def test_blanks_and_classes_of_texts(trained: Any, live: Any, window: Any) -> No
 def test_vocabulary_title_and_address_are_text(trained: Any, live: Any, window: Any, tmp_path: Path) -> None:
     hostile = "<img/src=x/onerror=document.title='hacked'> </script><script>document.title='hacked'</script> slept"
     corpus = tmp_path / "hostile.txt"
-    corpus.write_text(f"{hostile}\n" * 20, encoding="utf-8")
+    corpus.write_text("".join(f"{hostile} {number}\n" for number in range(20)), encoding="utf-8")
     folder = trained("text-generation", f'[lines]\ntrain = "{corpus}"\ntokenizer = "word"')
     folder = folder.rename(folder.parent / "a<script>document.title='x'<script>")
     file = live(folder, [hostile.split()[0]])
     page = window.open(f"{file.as_uri()}#group=<img src=x onerror=document.title='hacked'>&layer=9&row=<b>")
     until(page, lambda: len(shown(page)) > 1, "a continuation")
-    assert page.locator(".read bdi").last.inner_text() == hostile.split()[0]
-    assert page.locator(".written bdi").first.inner_text() == hostile.split()[1]
+    assert "".join(page.locator(".read bdi").all_inner_texts()[1:]).replace("␣", "") == hostile.split()[0]
+    assert page.inner_text(".run .status").startswith(hostile.split()[0])
     assert page.locator("img").count() == page.locator(".written script").count() == 0
     assert page.title() == page.inner_text("h1") == folder.name
 
@@ -334,8 +342,7 @@ def test_all_of_it_by_the_keyboard(file: Path, translator: Any, window: Any) -> 
     page.locator("#text").focus()
     page.keyboard.press("End")
     page.keyboard.type(" bed")
-    pieces, tokens = written(translator, "bad cab bed")
-    ended(page, pieces)
+    ended(page, written(translator, "bad cab bed")[0])
     reached: list[str] = []
     for _ in range(14):
         page.keyboard.press("Tab")
@@ -397,7 +404,8 @@ def test_it_is_seen_and_answers_soon(file: Path, translator: Any, window: Any) -
     # benchmarks/live.py measures it; here other tests may have the processor
     assert page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 2000
     took = page.evaluate("""() => new Promise((resolve) => {
-        const [field, last] = [document.querySelector('#text'), () => document.querySelector('.run .status').textContent];
+        const field = document.querySelector('#text');
+        const last = () => document.querySelector('.run .status').textContent;
         field.value = 'dead';
         const begin = performance.now();
         field.dispatchEvent(new Event('input', { bubbles: true }));

@@ -37,7 +37,7 @@ export class Zoom {
     listen(this);
     state.follow((values, changed) => {
       if (isAnotherMap(changed)) this.open(changed.has("group"));
-      else if ((changed.has("side") || changed.has("place")) && values.side === "row") this.follow(values);
+      else if ((changed.has("side") || changed.has("place")) && values.side === "row" && !changed.has("cell")) this.follow(values);
       else this.draw();
     });
     new ResizeObserver(() => { if (this.node.clientWidth !== this.width) this.resized(); }).observe(this.node);
