@@ -33,6 +33,6 @@ export function controls(engine, options, change) {
     change();
   };
   const temperature = element("label", { class: "choice" }, element("span", { text: "of scores divided by" }), slider, output);
-  const node = element("div", { class: "formula", role: "group", "aria-label": "the formula of every attention" }, element("h3", { text: "Change the formula of every attention" }), normalizer, temperature, ...(engine.masks.length > 1 ? [mask] : []), reset);
+  const node = element("div", { class: "formula", role: "group", "aria-label": "the formula of every attention" }, element("h3", { text: "Change the formula of every attention" }), normalizer, temperature, ...(engine.groups.some(({ itself }) => itself) ? [mask] : []), reset);
   return node;
 }
