@@ -15,6 +15,8 @@ const STREAMS = {
   "text-generation": { path: "/api/generate", name: "continuation", group: "self" },
   caption: { path: "/api/caption", name: "caption", group: "cross" },
 };
+// Milliseconds between two tokens of which the weights are shown while they are written.
+const OFTEN = 80;
 // Tokens of a text that are shown.
 const MOST = 400;
 
@@ -113,7 +115,7 @@ export class Run {
 
   /** Show nothing of a text that is there no more, and say what to type. */
   clear() {
-    cancelAnimationFrame(this.frame);
+    this.shadeNever();
     this.former();
     for (const part of [this.read, this.found, this.said, this.readout]) part.replaceChildren();
     this.links.draw([]);
@@ -138,7 +140,7 @@ export class Run {
         this.stop.hidden = false;
         this.former(this.root);
         this.written.begin();
-        cancelAnimationFrame(this.frame);
+        this.shadeNever();
         this.chosen = null;
         this.shade(null);
         for (const part of [this.said, this.readout]) part.replaceChildren();
@@ -175,15 +177,20 @@ export class Run {
     return found.scene;
   }
 
-  /** Show the weights of a token with the next frame, unless another comes before, or what is written is whole. */
+  /** Show the weights of the last token that is written, a few times a second: each time, the page is laid out anew. */
   shadeSoon(place) {
-    cancelAnimationFrame(this.frame);
-    this.frame = requestAnimationFrame(() => this.shadeBy(place));
+    this.soon = place;
+    this.timer ||= setTimeout(() => this.shadeBy(this.soon), OFTEN);
+  }
+
+  shadeNever() {
+    clearTimeout(this.timer);
+    this.timer = 0;
   }
 
   /** Show the weights while a token was written: of the map that is shown, or where it has none, as it was written. */
   shadeBy(place) {
-    cancelAnimationFrame(this.frame);
+    this.shadeNever();
     this.place = place;
     const step = this.written.steps[place];
     if (!step) return;
