@@ -401,7 +401,7 @@ def test_a_page_that_is_damaged_says_so(file: Path, window: Any, tmp_path: Path)
 def test_it_is_seen_and_answers_soon(file: Path, translator: Any, window: Any) -> None:
     page = window.open(file)
     ended(page, written(translator, "bad cab")[0])
-    # benchmarks/live.py measures it; here other tests may have the processor
+    # benchmarks/live_speed.py measures it; here other tests may have the processor
     assert page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 2000
     took = page.evaluate("""() => new Promise((resolve) => {
         const field = document.querySelector('#text');
