@@ -31,14 +31,14 @@ LINES = [
 
 
 @pytest.fixture(scope="session")
-def translating(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def translating(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A function that writes the run folder of an untrained translator, whose weights are 16-bit numbers."""
 
-    def make(kind: str) -> Path:
+    def make(kind: str, **changes: Any) -> Path:
         source, target = CharTokenizer("abcde "), CharTokenizer("<img>012")
         settings: Any
         if kind == "rnn":
-            settings = RnnSettings(width=16, embedding_width=12)
+            settings = RnnSettings(width=16, embedding_width=12, **changes)
         else:
             small = {"encoder_layers": 1, "decoder_layers": 2, "width": 16, "feed_forward": 17, "heads": 2}
             settings = TransformerSettings.model_validate(small | {"share_embeddings": "none"})

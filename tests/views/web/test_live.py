@@ -125,6 +125,15 @@ def test_a_recurrent_translator(translating: Any, live: Any, window: Any) -> Non
     ended(page, written(translator, "dead bed")[0])
 
 
+def test_a_translator_without_attention(translating: Any, live: Any, window: Any) -> None:
+    folder = translating("rnn", attention="none")
+    page = window.open(live(folder, ["abc"]))
+    pieces = written(load(folder), "abc")[0]
+    until(page, lambda: shown(page) == pieces and not page.locator(".former").count(), "a translation")
+    assert "It has no attention." in page.inner_text("main")
+    assert not page.locator(".wrong, .formula, .view > *").count()
+
+
 def test_a_token_is_replaced_and_the_rest_is_rewritten(file: Path, translator: Any, window: Any) -> None:
     page = window.open(file)
     pieces, tokens = written(translator, "bad cab")
@@ -180,6 +189,7 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     weights = weights_of(translator, "bad cab")[1]
     for row, column in ((0, 0), (1, 4)):
         assert cell(page, row, column) == pytest.approx(weights[row, column].item(), abs=1e-4)
+    page.locator(".sum", has_text=": the sparsemax of the scores of its row").wait_for()
     page.get_by_label("temperature").focus()
     for _ in range(12):
         page.keyboard.press("ArrowRight")

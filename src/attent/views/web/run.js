@@ -77,7 +77,8 @@ export class Run {
     this.former(this.answer, this.root);
     try {
       const scene = this.writes ? await this.write(asked, signal) : await this.tell(asked, signal);
-      if (!signal.aborted) await this.see(scene);
+      // a model without attention has none
+      if (!signal.aborted) await (scene === null ? this.former() : this.see(scene));
     } catch (error) {
       if (signal.aborted) return;
       this.clear();
@@ -147,7 +148,7 @@ export class Run {
       } else if (event.kind === "token") {
         this.written.add(this.areWords ? withoutSpaces(event) : event);
         this.say("writing …");
-        this.shadeSoon(this.written.steps.length - 1);
+        this.shadeSoon();
       } else if (event.kind === "scene") this.see(event.scene);
       else end = event;
     }
@@ -178,9 +179,8 @@ export class Run {
   }
 
   /** Show the weights of the last token that is written, a few times a second: each time, the page is laid out anew. */
-  shadeSoon(place) {
-    this.soon = place;
-    this.timer ||= setTimeout(() => this.shadeBy(this.soon), OFTEN);
+  shadeSoon() {
+    this.timer ||= setTimeout(() => this.shadeBy(this.written.steps.length - 1), OFTEN);
   }
 
   shadeNever() {

@@ -26,7 +26,6 @@ export class Answers {
     await frame();
     const source = this.scenes.get(number);
     if (!source) throw new Error("The maps of a text before are kept no more.");
-    if (!source.scene.groups.length) throw new Error("This model has no attention to show.");
     return source;
   }
 
@@ -82,7 +81,9 @@ export class Answers {
     return weights && Array.from(weights.subarray(0, length));
   }
 
+  /** Keep a scene of what was computed, and return its number; null of a model without attention. */
   keep(state, title, texts) {
+    if (!this.engine.groups.length) return null;
     const normalizer = this.options.normalizer ?? this.engine.normalizer;
     this.number += 1;
     this.scenes.set(this.number, new LiveSource(this.engine, state, this.number, { title: (title ?? "").slice(0, TITLE), texts, normalizer, picture: this.pictured() }));

@@ -40,6 +40,7 @@ export async function start(root) {
     const pictures = reads === "pictures" ? new Pictures(description, bytes, (picture) => { answers.picture = picture; ask(); }) : null;
     const input = pictures?.node ?? texts(description, placeholder, (text) => { given.text = text; ask(); });
     if (task === "text-generation") input.append(longest(answers, ask));
+    if (!engine.groups.length) about.append(" It has no attention.");
     status.replaceWith(input, run.node);
     root.classList.toggle("pictures", Boolean(pictures));
     pictures?.start();

@@ -16,6 +16,7 @@ export class LiveSource {
     this.engine = engine;
     this.state = state;
     this.number = number;
+    this.normalizer = normalizer;
     this.picture = picture;
     this.maps = new Map(engine.maps(state).map((group) => [group.name, group]));
     const groups = [...this.maps.values()].map(({ layers, ...group }) => {

@@ -32,7 +32,7 @@ export class Sum {
     if (head === "mean") lines.push(["Select one head to see how ", ...name(), " becomes ", number(weights[key], "weight"), "."]);
     else {
       const parts = this.source.parts(group, layer, head);
-      lines.push(feature(parts.value, weights), ...written(parts, place, key, name));
+      lines.push(feature(parts.value, weights), ...written(parts, place, key, name, this.source.normalizer));
     }
     this.output.replaceChildren(...lines.map((line) => element("p", {}, ...line)));
   }
@@ -58,12 +58,12 @@ function feature(value, weights) {
 }
 
 /** The weight of a key from the scores of its row, and its score from the products of query and key. */
-function written({ query, key, scores, weights }, row, column, name) {
+function written({ query, key, scores, weights }, row, column, name, normalizer) {
   const own = scores.row(row);
   const weight = weights.at(row, column);
   const seen = own.filter((score) => score !== -Infinity);
   if (own[column] === -Infinity) return [["α of ", ...name(), " = ", number(0, "weight"), ": the mask hides it."]];
-  const lines = [["α of ", ...name(), " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight")]];
+  const lines = [["α of ", ...name(), " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight"), normalizer === "softmax" ? "" : `: the ${normalizer} of the scores of its row`]];
   const score = ["score of ", ...name(), " = "];
   const product = query.columns === key.columns ? dot(query.row(row), key.row(column)) : NaN;
   const factor = own[column] / product;
@@ -80,7 +80,7 @@ function softmaxOf(scores, score, weight) {
   const top = Math.max(...scores);
   const total = scores.reduce((sum, one) => sum + Math.exp(one - top), 0);
   const power = Math.exp(score - top);
-  if (Math.abs(power / total - weight) > NEAR) return ["from the scores of its row, "];
+  if (Math.abs(power / total - weight) > NEAR) return [];
   return [`exp(${short(score)} − ${fenced(top)}) / Σ exp(s − ${fenced(top)}) = ${short(power)} / ${short(total)} = `];
 }
 
