@@ -126,9 +126,7 @@ def test_a_figure_is_moved_by_the_keyboard_alone(figure: Callable[..., Any], nam
 
 
 @pytest.mark.parametrize(("name", "handle", "drawn"), DRAGGED)
-def test_dragging_draws_once_a_frame(
-    figure: Callable[..., Any], name: str, handle: str, drawn: list[str]
-) -> None:
+def test_dragging_draws_once_a_frame(figure: Callable[..., Any], name: str, handle: str, drawn: list[str]) -> None:
     page, rates = figure(name), list[tuple[float, float]]()
     for _ in range(3):
         x, y = page.middle(handle)
