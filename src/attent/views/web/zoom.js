@@ -107,9 +107,11 @@ export class Zoom {
   /** Speak of the strongest weight of the row that is selected. */
   follow({ group, layer, head, place }) {
     this.go([place, this.cell[1]]);
+    const asked = Object.entries({ group, layer, head, place });
     this.source.row(group, layer, head, place).then(({ values }) => {
       const top = topOf(values);
-      if (this.pyramid && this.state.values.place === place && top) this.go([place, values.findIndex((value) => Math.abs(value) === top)]);
+      // another row, or that of another map, may be looked at meanwhile
+      if (this.pyramid && top && asked.every(([name, value]) => this.state.values[name] === value)) this.go([place, values.findIndex((value) => Math.abs(value) === top)]);
     }, () => {});
   }
 
