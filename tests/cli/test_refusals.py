@@ -11,7 +11,6 @@ COMMANDS = {
     "wlak": "No such command 'wlak'",
     "compare how": "No such command 'how'",
     "describe nowhere": "nowhere is not a run folder",
-    "average RUN --best 1 --last 1": "--last or --best",
     "quantize .": "is not a run folder",
     "data stories --out new --kinds four": "unknown kind of question 'four'",
     "data stories --out new --kinds one,one": "--kinds names a kind twice: one,one",

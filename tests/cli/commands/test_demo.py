@@ -20,7 +20,7 @@ def small(settings_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     A model that has learnt nothing answers at length.
     """
-    monkeypatch.setattr("attent.cli.commands.demo.DATES", ("fr | 3 mars 2026",))
+    monkeypatch.setattr("attent.tasks.dates.generated.DATES", ("fr | 3 mars 2026",))
     parts = {"dates": settings.read(settings_file), "words": settings.demo("words")}
     small_words = override(parts["words"], ["model.width=8", "model.feed_forward=8"], updates=2)
     monkeypatch.setattr(settings, "demo", lambda name: small_words if name == "words" else parts["dates"])
