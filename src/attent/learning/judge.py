@@ -117,7 +117,8 @@ def _difference(chosen: Mapping[str, Any], expected: Outcome, outcome: Outcome) 
     if isinstance(outcome, str) or isinstance(expected, str):
         return str(outcome)
     if (kinds := _kinds(outcome)) != _kinds(expected):
-        return f"{', '.join(chosen['returns'])} must be {_kinds(expected)}, got {kinds}"
+        missing = "; is there a return?" if kinds == "NoneType" else ""
+        return f"{', '.join(chosen['returns'])} must be {_kinds(expected)}, got {kinds}{missing}"
     for name, right, result in zip(chosen["returns"], expected, outcome, strict=True):
         if not isinstance(right, Tensor):
             if result != right:

@@ -32,6 +32,7 @@ def learn(
     refuse(
         (number is None and (check or hint), "--check and --hint need an exercise: attent learn 1 --check"),
         (out and not check, "--out needs --check"),
+        (check and hint, "give --check or --hint, not both"),
     )
     if number is None:
         for index, listed in enumerate(exercises(), start=1):

@@ -4,7 +4,7 @@ export const TASKS = {
   recurrent: "Move the step along the translation: which words does the network read, and where does one fixed vector go wrong?",
   queries: "Drag the query q (square) or a key (diamond), or move it with the arrow keys: which key gets the weight? The pale arrow is where it was; " +
     "the circle is the average of the values, here the keys themselves.",
-  scores: "Choose a score, then drag a key (diamond) far away in its own direction: which scores grow with its length? Arrow keys move it, too.",
+  scores: "Choose a score, then drag the key of “the” (diamond) away from the middle: which scores grow with its length? Arrow keys move it, too.",
   normalizers: "Drag a score: what happens to the weights of the other words? Then choose another normalizer, or divide all scores by a temperature.",
   projections: "Type a sentence, and point at a row: does the word attend to itself? Compare the left table, without projections, with a head of the " +
     "trained encoder.",

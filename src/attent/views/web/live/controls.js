@@ -5,6 +5,7 @@ import { choice, element } from "../elements.js";
 // The temperature is 2 to the slider's power of a quarter.
 const [STEPS, EACH] = [12, 4];
 const NAMES = { none: "everything", causal: "nothing later", window: "its neighbors", prefix: "the first two" };
+const NORMALIZERS = { top_k: "softmax of the 2 largest", hard: "largest alone", identity: "scores themselves" };
 const MASKS = { window: { name: "window", left: 1, right: 1 }, prefix: { name: "prefix", length: 2 } };
 
 /** A row of controls that writes into `options` and calls `change` after each change. */
@@ -14,7 +15,7 @@ export function controls(engine, options, change) {
     type: "range", min: -STEPS, max: STEPS, step: 1, value: 0, "aria-label": "temperature of the scores",
     on: { input: () => { options.temperature = 2 ** (slider.value / EACH); changed(); } },
   });
-  const normalizer = choice("weights are the", engine.normalizers.map((name) => [name, name]), engine.normalizer, (name) => { options.normalizer = name; changed(); });
+  const normalizer = choice("weights are the", engine.normalizers.map((name) => [name, NORMALIZERS[name] ?? name]), engine.normalizer, (name) => { options.normalizer = name; changed(); });
   const mask = choice("each reads", engine.masks.map((name) => [name, NAMES[name] ?? name]), "none", (name) => { options.mask = MASKS[name] ?? (name === "none" ? null : name); changed(); });
   const reset = element("button", { type: "button", text: "as trained", hidden: true, on: { click: () => {
     for (const name of Object.keys(options)) delete options[name];
@@ -32,7 +33,7 @@ export function controls(engine, options, change) {
     node.classList.toggle("changed", isChanged);
     change();
   };
-  const temperature = element("label", { class: "choice" }, element("span", { text: "of scores divided by" }), slider, output);
+  const temperature = element("label", { class: "choice" }, element("span", { text: "of scores divided by the temperature" }), slider, output);
   const node = element("div", { class: "formula", role: "group", "aria-label": "the formula of every attention" }, element("h3", { text: "Change the formula of every attention" }), normalizer, temperature, ...(engine.groups.some(({ itself }) => itself) ? [mask] : []), reset);
   return node;
 }

@@ -65,7 +65,7 @@ export class Board {
     const { source, rows } = this.shown;
     const values = (side ? [...(this.rows[place] ?? [])].map((value, at) => [source[at], value]) : this.rows.map((row, at) => [rows[at], row[place]]));
     const listed = values.sort((one, other) => other[1] - one[1]).slice(0, 3).map(([word, value]) => `${word} ${value?.toFixed(2)}`).join(" · ");
-    this.said.textContent = this.pointed ? side ? `while writing ${rows[place]}: ${listed}` : `the weight of ${source[place]} while writing ${listed}` : "Thickness is the weight. Point at a word to see its weights alone.";
+    this.said.textContent = this.pointed ? side ? `while writing ${rows[place]}: ${listed}` : `the weight of ${source[place]} while writing ${listed}` : "Below is the right translation. Thickness is the weight while each of its words is written; point at a word to see its weights alone.";
   }
 }
 

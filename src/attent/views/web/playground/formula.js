@@ -1,7 +1,7 @@
 // The formula of a score as a tree, by recursive descent. Nothing of it is ever run as a program.
 //
 //   sum = term {("+" | "-") term}     term = factor {("·" | "*" | "/") factor}     factor = "-" factor | matrix factor | atom ["^" factor]
-//   atom = number | name | function "(" sum ")" | "(" sum ")" | "|" sum "|"
+//   atom = number | name | function "(" sum ")" | "√" atom | "(" sum ")" | "|" sum "|"
 //
 // Each node has a type, "number", "vector" or "matrix", and `of`: what it depends on, "" for constants, "one" for what is learned, "q", "k" or
 // "pair" for what differs between queries, keys or both. · and * are the same: the dot product of two vectors, or a product with a number.
@@ -38,7 +38,7 @@ function tokens(text) {
   for (let match = TOKEN.exec(text); match; match = TOKEN.exec(text)) {
     const [, number, name, sign] = match;
     if (sign && /\s/u.test(sign)) break;
-    const written = number ?? name ?? ({ "−": "-", "⋅": "·", "∗": "*", "×": "*", ".": "·", "‖": "|" }[sign] ?? sign);
+    const written = number ?? (name === "D" ? "d" : name) ?? ({ "−": "-", "⋅": "·", "∗": "*", "×": "*", ".": "·", "‖": "|" }[sign] ?? sign);
     found.push({ text: written, kind: number ? "number" : name ? "name" : "sign", position: TOKEN.lastIndex - (number ?? name ?? sign).length + 1 });
   }
   return [...found, { text: "", kind: "end", position: text.length + 1 }];
@@ -123,6 +123,10 @@ class Parser {
     }
     if (kind === "name" && Object.hasOwn(NAMES, text)) return { kind: "name", name: text, type: NAMES[text][0], of: NAMES[text][1] };
     if (kind === "name") throw new FormulaError(`“${text}” is not known; known are ${KNOWN}`, position);
+    if (text === "√") {
+      const part = this.atom(depth);
+      return { kind: "sqrt", type: part.type, of: part.of, parts: [part] };
+    }
     if (text === "(" || text === "|") {
       const part = this.sum(depth);
       this.expect(text === "(" ? ")" : "|");

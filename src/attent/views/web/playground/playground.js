@@ -95,8 +95,9 @@ class Playground {
       this.curve.add(losses);
       if (losses.length && updates % LAST === 0) this.run(false);
       const loss = this.curve.losses.at(-1);
-      this.status.textContent = updates ? `update ${updates} · loss ${loss?.toFixed(2) ?? "–"}` : "not trained yet: its weights are noise";
-      this.writes.replaceChildren("It writes: ", element("i", { lang: "fr", text: shown.writes.join(" ") || "nothing" }));
+      const end = updates && updates % LAST === 0 && !this.isRunning ? " · finished, Train goes on" : "";
+      this.status.textContent = updates ? `update ${updates} · loss ${loss?.toFixed(2) ?? "–"}${end}` : "not trained yet: its weights are noise";
+      this.writes.replaceChildren("Alone, the model writes: ", element("i", { lang: "fr", text: shown.writes.join(" ") || "nothing" }));
       this.board.show({ ...shown, weights, isDistribution: this.settings.normalizer !== "sigmoid" }, !this.isCompact);
     }
     if (error !== undefined) this.score(error, right, updates);
@@ -125,7 +126,7 @@ class Playground {
     };
     const words = VOCABULARIES[0].map((word) => button(word, () => add(word)));
     return element("div", { class: "sentence" }, element("label", { for: "playground-text", text: "English sentence" }), this.text,
-      element("details", { class: "words" }, element("summary", { text: `of these ${words.length} words` }), element("div", { class: "line" }, ...words)));
+      element("details", { class: "words" }, element("summary", { text: `the ${words.length} words that it knows` }), element("div", { class: "line" }, ...words)));
   }
 
   controls() {
@@ -139,10 +140,13 @@ class Playground {
     const switches = [["positions", "positions off: the model does not know the order of the English words", false], ["fixed", "one fixed vector: the mean of all words, instead of attention", true], ["identity", "W_Q = W_K = I in self-attention: each word sees itself", true]];
     const ticks = switches.map(([name, text, turned]) => tick(text, settings[name] === turned, (isOn) => this.change({ [name]: isOn === turned })));
     const copied = [["Copy as Python", () => pythonOf(this.settings)], ["Copy the link", () => location.href.split("#")[0] + addressOf(this.settings)]];
+    const copies = copied.map(([text, write]) => button(text, (event) => copy(event.target, write())));
+    // what a formula with an error cannot be used for
+    this.needing = [this.train, ...copies];
     return element("section", { class: "controls", "aria-label": "experiment" },
       element("label", { for: "playground-formula", class: "name", text: "score of a query q and a key k" }), this.formula, this.error, element("div", { class: "line" }, ...examples),
       element("div", { class: "line" }, ...choices, element("label", { class: "choice" }, element("span", { text: "seed" }), seed)),
-      ...ticks, element("div", { class: "line" }, ...copied.map(([text, write]) => button(text, (event) => copy(event.target, write())))));
+      ...ticks, element("div", { class: "line" }, ...copies));
   }
 
   /** A formula that is being typed counts when it is one. */
@@ -150,12 +154,14 @@ class Playground {
     try {
       parse(this.formula.value);
     } catch (error) {
-      clearTimeout(this.timer);
       this.formula.setAttribute("aria-invalid", "true");
       this.error.className = "wrong small";
-      this.error.textContent = error.message;
+      this.error.textContent = `${error.message}. Training waits for a formula.`;
+      this.run(false);
+      for (const node of this.needing) node.disabled = true;
       return;
     }
+    for (const node of this.needing) node.disabled = false;
     this.formula.removeAttribute("aria-invalid");
     this.error.textContent = this.error.className = "";
     this.change({ formula: this.formula.value });

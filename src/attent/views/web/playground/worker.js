@@ -35,7 +35,7 @@ export function serve(port) {
       losses.push(training.update());
       if (!Number.isFinite(losses.at(-1))) {
         isRunning = false;
-        port.postMessage({ number, failed: `After ${training.updates} updates the loss is no number any more: the formula grows too large, or is not defined for some scores.` });
+        port.postMessage({ number, failed: `At update ${training.updates}, the loss is no number any more: the formula grows too large, or is not defined for some scores.` });
         return;
       }
       if (training.updates % SCORED === 0) score();
