@@ -248,7 +248,7 @@ class Window:
             "console",
             lambda message: self.wrong.append(f"console: {message.text}") if message.type == "error" else None,
         )
-        context.on("weberror", lambda event: self.wrong.append(f"error: {getattr(event.error, 'stack', event.error)}"))
+        context.on("weberror", lambda event: self.wrong.append(f"error: {event.error}"))
         page = context.new_page()
         page.on("websocket", lambda socket: self._record_request(socket.url))
         page.goto(address.resolve().as_uri() if isinstance(address, Path) else address)

@@ -21,7 +21,7 @@ FORMULAS = (
     "q·W k",
     "v·tanh(W1 q + W2 k)",
     "8*q*k / (|q|·|k|)",
-    "exp(-abs(q·k)) + |q|^1.5 - 2/|k|",
+    "exp(-abs(q·k)) + |q|^1.5 / 4 - 1 / (1 + |k|)",
 )
 NEW = 'import { Tape, Tensor } from "./gradients.js";\nimport { parse } from "./formula.js";\n'
 
@@ -83,7 +83,7 @@ def expected(formula: str, given: dict[str, torch.Tensor]) -> torch.Tensor:
         FORMULAS[4]: lambda: given["q"] @ given["W"] @ given["k"].T,
         FORMULAS[5]: lambda: torch.tanh(q @ given["W1"].T + k @ given["W2"].T) @ v,
         FORMULAS[6]: lambda: 8 * products / (lengths[0] * lengths[1]),
-        FORMULAS[7]: lambda: torch.exp(-products.abs()) + lengths[0] ** 1.5 - 2 / lengths[1],
+        FORMULAS[7]: lambda: torch.exp(-products.abs()) + lengths[0] ** 1.5 / 4 - 1 / (1 + lengths[1]),
     }[formula]()
 
 
