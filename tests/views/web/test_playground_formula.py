@@ -207,6 +207,7 @@ def test_what_is_wrong_is_said_in_one_line_with_its_position() -> None:
         {"normalizer": "sparsemax", "mask": "causal", "identity": True},
         {"normalizer": "sigmoid", "seed": 123456},
         {"fixed": True},
+        {"formula": "4·tanh(q·k / 4)"},
     ],
     ids=str,
 )
