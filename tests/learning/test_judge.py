@@ -80,7 +80,7 @@ def test_what_does_not_work_is_said_in_a_line_for_each_case(number: int) -> None
         raise SystemExit(3)
 
     for function, finding in {
-        unfinished: r".* must be .*, got NoneType",
+        unfinished: r".* must be .*, got NoneType; is there a return\?",
         array: r".* must be .*, got ndarray(, ndarray)*",
         failing: r"KeyError: 'a key\\nwith a line \\x1b\[31m'",
         leaving: "SystemExit: 3",
