@@ -243,12 +243,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def with_a_stranger(checkpoint: Path) -> None:
+    file = checkpoint / "state.json"
+    file.write_text(file.read_text().replace("{", '{"sharded": true, "stranger": 1, ', 1))
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
         (lambda path: (path / "state.json").unlink(), r"state\.json is missing or damaged"),
         (lambda path: (path / "state.json").write_text("{"), r"state\.json is damaged"),
         (lambda path: (path / "state.json").write_text("{}"), r"state\.json is damaged: pace: "),
+        (with_a_stranger, r"state\.json is damaged: stranger"),
         (lambda path: (path / "model.safetensors").write_bytes(b"none"), r"model\.safetensors is missing or damaged"),
         (lambda path: (path / "optimizer.safetensors").unlink(), r"optimizer\.safetensors is missing or damaged"),
         (lambda path: shutil.copy(path / "model.safetensors", path / "optimizer.safetensors"), r"00000007 is damaged"),

@@ -17,9 +17,10 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, model_validator
 from torch import Tensor, nn
 
 from attent.attention.backends.heuristics import ROWS, MachineRow
@@ -43,7 +44,7 @@ STATE = "state.json"
 MAX_STATE_BYTES = 2**22
 
 
-class TrainingState(BaseModel, extra="ignore"):
+class TrainingState(BaseModel, extra="forbid"):
     """The state of training, apart from weights, moments and averages.
 
     Args:
@@ -76,6 +77,14 @@ class TrainingState(BaseModel, extra="ignore"):
     processes: int = 1
     machine: MachineRow = replace(ROWS["amx"], onednn=False)
     processor: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_former(cls, values: Any) -> Any:
+        """Leave out what earlier versions wrote: whether weights were sharded."""
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if name != "sharded"}
 
 
 class Checkpoints:
