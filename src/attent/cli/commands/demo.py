@@ -1,4 +1,4 @@
-"""attent demo: train on dates or on sentences, evaluate, translate and draw."""
+"""attent demo: train on sentences or on dates, evaluate, translate and draw."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attent.cli.output import say, use_color, write
 from attent.errors import refuse
 from attent.setting import Help
 
-OUT = {"dates": Path("runs") / "dates-demo", "words": Path("runs") / "words-demo"}
+OUT = {"words": Path("runs") / "words-demo", "dates": Path("runs") / "dates-demo"}
 PAGE = "attention.html"
 Training = Annotated[
     Given[Any], Offer("attent.training.settings", "TrainingSettings", ("minutes", "seed", "device"), overrides=True)
@@ -22,15 +22,18 @@ SENTENCES = ("the black dog sings", "the cat sat on the mat")
 def demo(
     training: Training,
     out: Annotated[
-        Path | None, Help("Output folder; runs/dates-demo or runs/words-demo, which is replaced, unless given.")
+        Path | None, Help("Output folder; runs/words-demo or runs/dates-demo, which is replaced, unless given.")
     ] = None,
-    date: Annotated[list[str] | None, Help('Date to translate, such as "fr | mardi 3 mars 2026"; repeatable.')] = None,
-    words: Annotated[bool, Help("Train on English sentences and their French translations.")] = False,
+    dates: Annotated[bool, Help("Train on dates in fourteen languages instead, in two minutes.")] = False,
+    date: Annotated[
+        list[str] | None, Help('Date to translate with --dates, such as "fr | mardi 3 mars 2026"; repeatable.')
+    ] = None,
 ) -> None:
-    """Train a Transformer on dates in fourteen languages, evaluate it, translate dates and show its attention.
+    """Train a Transformer on English sentences and their French translations, in half a minute.
 
-    With --words, it translates English sentences into French, such as the black dog sings.
+    Then evaluate it, translate sentences such as the black dog sings, and save its attention as a page.
     """
+    from attent.formats.html import write_page
     from attent.tasks import settings
     from attent.tasks.dates.generated import DATES
     from attent.tasks.overrides import override, resolve_corpus
@@ -39,36 +42,36 @@ def demo(
     from attent.tasks.translation.evaluation import exact_match
     from attent.tasks.translation.translator import load
     from attent.views.labels import pad, width
-    from attent.views.pages.page import page
     from attent.views.panel import panel_of
     from attent.views.terminal import heat_map
 
-    refuse((words and date, "--date is for the demo of dates, without --words"))
-    device, name = device_of(training.values.get("device", AUTO)), "words" if words else "dates"
+    refuse((date and not dates, "--date needs --dates"))
+    device, name = device_of(training.values.get("device", AUTO)), "dates" if dates else "words"
     run_settings, folder = override(settings.demo(name), **training.values), out or OUT[name]
-    parts = phrases() if words else {}
-    if words:
+    parts = {} if dates else phrases()
+    if parts:
         data = folder.with_name(f"{folder.name}-data")
         write_phrases(parts, data)
         run_settings = resolve_corpus(run_settings, data)
         say(f"training on {len(parts['train']):,} sentences, into {folder}")
     else:
-        dates = run_settings.dates
-        say(f"training on {dates.training_pairs:,} dates in {len(dates.locale_names)} locales, into {folder}")
+        corpus = run_settings.dates
+        say(f"training on {corpus.training_pairs:,} dates in {len(corpus.locale_names)} locales, into {folder}")
     results = follow(run_settings, folder, replace=out is None)
     translator = load(folder, device)
-    if words:
+    if parts:
         english, french = zip(*((sentence.english, sentence.french) for sentence in parts["test"]), strict=True)
         results = {"held-out subjects of verbs": {"exact_match": exact_match(translator.translate(english), french)}}
-    texts = SENTENCES if words else (*DATES, *(date or ()))
+    texts = (*DATES, *(date or ())) if dates else SENTENCES
     column = max(map(width, texts))
     pairs = zip(texts, translator.translate(texts), strict=True)
     write("\n".join(f"{pad(text, column, left=True)}  →  {translation}" for text, translation in pairs))
-    maps = translator.map(texts[0])
-    print(f"\nIts attention while it writes:\n\n{heat_map(panel_of(maps), color=use_color())}\n")
-    print(f"Every layer and head: {page(maps, title=texts[0]).save(folder / PAGE)}\n\nNext:")
+    weights = heat_map(panel_of(translator.map(texts[0])), color=use_color())
+    print(f"\nIts attention while it writes:\n\n{weights}\n")
+    live = write_page(folder, folder / PAGE, examples=texts)
+    print(f"Open {live} in a browser: it computes every layer and head for what you type.\n\nNext:")
     for command in (
-        f'translate {folder} "{SENTENCES[0] if words else "it | 3 marzo 2026"}"',
+        f'translate {folder} "{"it | 3 marzo 2026" if dates else SENTENCES[0]}"',
         f'show {folder} "{texts[0]}" --head all',
         f"describe {folder}",
         f'walk {folder} "{texts[0]}"',
