@@ -22,6 +22,10 @@ echo "$*" >> asked
 version() { [ -e installed ] && cat installed; }
 case "$*" in
 *'pip --version'*) ;;
+*'pip install'*' torch') [ -z "$ERROR" ] || { printf "%b" "$ERROR" >&2; exit 1; } ;;
+esac
+case "$*" in
+*'pip --version'*) ;;
 *'pip install'*--extra-index-url*+cpu*) [ "$FOUND" = "at PyTorch's" ] && echo 2.5.1+cpu > installed ;;
 *'pip install'*+cpu*) [ "$FOUND" = "in the index" ] && echo 2.5.1+cpu > installed ;;
 *'pip install'*' torch') version > /dev/null || echo 2.5.1 > installed ;;
@@ -31,8 +35,8 @@ esac
 """
 
 
-def installed(folder: Path, driver: str, *, gpu: bool = False, before: str = "") -> tuple[list[str], list[str]]:
-    """The packages that pip was asked for, and what was said."""
+def prepare(folder: Path, *, gpu: bool = False) -> None:
+    """Copy scripts/install beside interpreters that record what they are asked."""
     for name in ("scripts", "bin", ".venv/bin"):
         (folder / name).mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "install", folder / "scripts")
@@ -40,11 +44,20 @@ def installed(folder: Path, driver: str, *, gpu: bool = False, before: str = "")
     for name in (".venv/bin/python", *(["bin/nvidia-smi"] if gpu else [])):
         (folder / name).write_text(PYTHON, encoding="utf-8")
         (folder / name).chmod(0o755)
+
+
+def run_install(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | variables | {"PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
+    command = [folder / "scripts" / "install", "plot"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def installed(folder: Path, driver: str, *, gpu: bool = False, before: str = "") -> tuple[list[str], list[str]]:
+    """The packages that pip was asked for, and what was said."""
+    prepare(folder, gpu=gpu)
     if before:
         (folder / "installed").write_text(f"{before}\n", encoding="utf-8")
-    command, environment = [folder / "scripts" / "install", "plot"], os.environ | {"FOUND": driver}
-    environment["PATH"] = f"{folder / 'bin'}:/usr/bin:/bin"
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = run_install(folder, FOUND=driver, ERROR="")
     assert (done.returncode, done.stderr) == (0, "")
     asked = (folder / "asked").read_text(encoding="utf-8").splitlines()
     return [line.split()[-1] for line in asked if "pip install" in line], done.stdout.splitlines()
@@ -77,6 +90,23 @@ def test_the_build_of_the_index_is_taken_for_a_gpu_and_one_that_is_there_stays(t
         packages, lines = installed(tmp_path / before, "in the index", before=before)
         assert packages == [".[plot]"]
         assert f"PyTorch {before}: was there already" in lines
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            "WARNING: Retrying: [Errno -3] Temporary failure in name resolution\nERROR: No matching distribution\n",
+            "No package index can be reached (name resolution): connect to a network, or set PIP_INDEX_URL to an index "
+            "within reach\n",
+        ),
+        ("WARNING: cache\nERROR: Hash mismatch\n", "ERROR: Hash mismatch\n"),
+    ],
+)
+def test_a_failed_installation_says_why_in_one_line(tmp_path: Path, error: str, message: str) -> None:
+    prepare(tmp_path)
+    done = run_install(tmp_path, FOUND="nowhere", ERROR=error)
+    assert (done.returncode, done.stderr) == (1, message)
 
 
 def test_the_readme_installs_by_two_commands() -> None:
