@@ -148,6 +148,7 @@ PROGRAMS = {
     "import": f"import importlib\nfor name in {core_modules()}: importlib.import_module(name)",
     "missing": TRY_EACH,
     "doctor": "sys.argv = ['attent', 'doctor']\nfrom attent.cli import main\nmain()",
+    "report": "sys.argv = ['attent', 'doctor', '--report']\nfrom attent.cli import main\nmain()",
 }
 RUN_PROGRAMS = f"""
 import contextlib, io, json, traceback
@@ -201,6 +202,7 @@ def test_missing_packages_are_named_in_one_line(results: dict[str, tuple[int, st
     status, out, err = results["doctor"]
     assert (status, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()][1:4] == ["required", "extras", "missing"]
+    assert results["report"][1].splitlines()[1:8] == out.splitlines()[:7]
 
 
 def test_a_single_missing_package_is_named() -> None:

@@ -46,6 +46,18 @@ class Findings:
         """Add a line."""
         self.lines.append(f"{title:<10} {text}")
 
+    def report(self) -> str:
+        """Return all as Markdown for an issue, with versions, without the names of the home folder and the user."""
+        packages = sorted({required.package for required in _requirements() if required.extra != "dev"} - {"attent"})
+        versions = ", ".join(f"{name} {version}" for name in packages if (version := _version(name)))
+        problems = [f"broken     {problem}" for problem in self.problems]
+        text = "\n".join([*self.lines, f"versions   {versions}", *problems])
+        home, user = str(Path.home()), Path.home().name
+        # a home such as / would be found everywhere
+        for private, shown in ((home, "~"), (user, "USER")) if len(user) > 2 else ():
+            text = re.sub(rf"(?<![\w.-]){re.escape(private)}(?![\w.-])", shown, text)
+        return f"```text\n{text}\n```"
+
 
 def examine() -> Findings:
     """Collect versions, extras, devices, the compiled extension, the processor's row, and folders.

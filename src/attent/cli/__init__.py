@@ -15,8 +15,8 @@ def main() -> None:
         check_extra("cli")
     except AttentError as error:
         speak_utf8()
-        if sys.argv[1:] == ["doctor"]:
-            raise SystemExit(report_installation()) from None
+        if sys.argv[1:2] == ["doctor"] and sys.argv[2:] in ([], ["--report"]):
+            raise SystemExit(report_installation("--report" in sys.argv)) from None
         say(f"attent: {error}")
         raise SystemExit(2) from None
     from attent.cli.app import run

@@ -41,8 +41,8 @@ def use_color() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def report_installation() -> int:
-    """Print the state of the installation.
+def report_installation(as_markdown: bool = False) -> int:
+    """Print the state of the installation, or a report of it for an issue.
 
     Returns:
         The exit code: 0, or 2 if something is broken.
@@ -50,7 +50,7 @@ def report_installation() -> int:
     from attent.installation import examine
 
     findings = examine()
-    write("\n".join(findings.lines))
+    write(findings.report() if as_markdown else "\n".join(findings.lines))
     for problem in findings.problems:
         say(f"broken: {problem}")
     return 2 if findings.problems else 0

@@ -30,6 +30,41 @@ def test_it_fits_a_screen_and_names_what_it_finds(attent, tmp_path: Path, monkey
     assert done.out[8].endswith(f"{tmp_path} (ATTENT_DATA)")
 
 
+def test_report_is_markdown_without_names_of_home_and_user(
+    attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home" / "marie"
+    (home / "data").mkdir(parents=True)
+    for name, value in {
+        "HOME": home,
+        "ATTENT_DATA": home / "data",
+        "XDG_CACHE_HOME": tmp_path / "marie" / "marietta",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    # Windows reads another variable
+    monkeypatch.setattr(Path, "home", lambda: home)
+    done = attent("doctor", "--report")
+    assert (done.code, done.err) == (0, [])
+    assert (done.out[0], done.out[-1]) == ("```text", "```")
+    assert [line.split()[0] for line in done.out[1:-1]] == [*TITLES, "versions"]
+    assert "~/data (ATTENT_DATA)" in done.out[9]
+    assert f"{tmp_path / 'USER' / 'marietta' / 'attent'} (empty)" in done.out[8]
+    assert f"typer {version('typer')}" in done.out[10]
+
+
+def test_report_keeps_paths_of_a_home_without_a_name(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/"))
+    assert "USER" not in "\n".join(attent("doctor", "--report").out)
+
+
+def test_report_lists_problems(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.requirements.is_older", lambda version, oldest: True)
+    monkeypatch.setattr("attent.installation.is_older", lambda version, oldest: True)
+    done = attent("doctor", "--report")
+    assert done.code == 2
+    assert any(line.startswith("broken     torch ") and "is too old" in line for line in done.out)
+
+
 @pytest.mark.needs_native
 def test_an_extension_may_be_missing_but_not_broken(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from attent.ops import native
