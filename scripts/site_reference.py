@@ -45,6 +45,8 @@ RETURNED = (
         "attent.tasks.translation.translator:Translator",
         "attent.tasks.classification.classifier:Classifier",
         "attent.tasks.fill_mask.fill_mask:FillMask",
+        "attent.tasks.caption.captioner:Captioner",
+        "attent.tasks.question_answering.question_answerer:QuestionAnswerer",
     ),
     *(
         "attent.tasks.text_generation.text_generator:TextGenerator",

@@ -27,6 +27,24 @@ from contextlib import contextmanager
 from reprlib import Repr
 from typing import Any, TypeVar
 
+__all__ = [
+    "ArgumentError",
+    "AttentError",
+    "DTypeError",
+    "DataError",
+    "DeviceError",
+    "ImplementationError",
+    "MissingArgumentError",
+    "MissingExtraError",
+    "PartError",
+    "RunError",
+    "ShapeError",
+    "StaleMapError",
+    "UnknownNameError",
+    "UnseenError",
+    "VersionError",
+]
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 # Replaces the middle of a shortened text.
 GAP = " … "

@@ -26,7 +26,7 @@ from attent.ops import onednn, sdpa
 from attent.ops.dense_attention import can_run
 from attent.ops.eligibility import without_autocast
 
-__all__ = ["NAME", "addmm", "mm", "register", "scaled_dot_product_attention"]
+__all__ = ["register", "scaled_dot_product_attention"]
 
 NAME = "attent"
 # Below this many multiplications PyTorch's kernel finishes before ours is chosen and called, which takes 80 µs without
