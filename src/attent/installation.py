@@ -54,8 +54,8 @@ class Findings:
         text = "\n".join([*self.lines, f"versions   {versions}", *problems])
         home, user = str(Path.home()), Path.home().name
         # a home such as / would be found everywhere
-        for private, shown in ((home, "~"), (user, "USER")) if len(user) > 2 else ():
-            text = re.sub(rf"(?<![\w.-]){re.escape(private)}(?![\w.-])", shown, text)
+        for private, replacement in ((home, "~"), (user, "USER")) if len(user) > 2 else ():
+            text = re.sub(rf"(?<![\w.-]){re.escape(private)}(?![\w.-])", replacement, text)
         return f"```text\n{text}\n```"
 
 
