@@ -14,7 +14,7 @@ import torch
 import attent
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: str) -> list[str]:
@@ -92,16 +92,30 @@ def test_the_example_of_word_vectors_runs(
     assert capsys.readouterr().out == "few.vec: 4 lines read, 3 vectors of 2 numbers kept\n"
 
 
-def test_a_score_added_as_the_page_says_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def added(page: str, class_name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the score of a page, found by the name of a file in a folder of scores."""
     import attent.attention.scores as scores
     from attent import registry
 
-    (source,) = [block for block in blocks("docs/adding-a-part.md") if "class ScaledCosine" in block]
-    (tmp_path / "scaled_cosine.py").write_text(source, encoding="utf-8")
-    monkeypatch.setattr(scores, "__path__", [*scores.__path__, str(tmp_path)])
-    monkeypatch.setattr(scores, "ScaledCosine", None, raising=False)
-    score = registry.parts(scores)["scaled_cosine"]()
-    assert scores.ScaledCosine is type(score)
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", class_name).lower()
+    source = next(block for block in blocks(page) if f"class {class_name}" in block)
+    (folder / f"{name}.py").write_text(source, encoding="utf-8")
+    monkeypatch.setattr(scores, "__path__", [*scores.__path__, str(folder)])
+    monkeypatch.setattr(scores, class_name, None, raising=False)
+    score = registry.parts(scores)[name]()
+    assert getattr(scores, class_name) is type(score)
+    return score
+
+
+def test_first_contribution_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    score = added("docs/first-contribution.md", "Euclidean", tmp_path, monkeypatch)
+    query, key, value = torch.randn(3, 5, 2), torch.randn(3, 7, 2), torch.randn(3, 7, 11)
+    context = attent.attend(query, key, value, score=score)
+    torch.testing.assert_close(context, torch.softmax(-torch.cdist(query, key), -1) @ value)
+
+
+def test_a_score_added_as_the_page_says_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    score = added("docs/adding-a-part.md", "ScaledCosine", tmp_path, monkeypatch)
     query, key, value = torch.randn(3, 5, 2), torch.randn(3, 7, 2), torch.randn(3, 7, 11)
     spec = attent.attend(query, key, value, score=score, implementation="reference")
     for implementation in ("tiled", "sdpa"):

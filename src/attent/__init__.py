@@ -1,4 +1,4 @@
-"""Attention you can swap, see and scale.
+"""Attention you can swap, see and train.
 
 Public names are imported on first use, which keeps `import attent` fast.
 """

@@ -47,7 +47,7 @@ STATEMENTS = 87
 # Where a line calls attent; what else is in a block is none of a shell's.
 CALL = re.compile(r"(?:^|[|;&] ?|bin/|-m )attent ")
 # The part that docs/adding-a-part.md adds, and the task that docs/adding-a-task.md does.
-INVENTED = ("scaled_cosine", "tasks/backwards")
+INVENTED = ("scaled_cosine", "euclidean", "tasks/backwards")
 # A command in running text, and the choices that it may show behind bars.
 INLINE = re.compile(r"(?<!`)`(attent [^`\n]+)`(?!`)")
 CHOICES = re.compile(r"\\?\|[\w.-]+")

@@ -46,7 +46,7 @@ class Attent(TyperGroup):
 app = typer.Typer(
     cls=Attent,
     name="attent",
-    help="Attention you can swap, see and scale.",
+    help="Attention you can swap, see and train.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -69,7 +69,7 @@ def version(is_set: bool) -> None:
 def root(
     version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Attention you can swap, see and scale."""
+    """Attention you can swap, see and train."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
