@@ -40,13 +40,13 @@ class Environment:
     def install(self, *packages: str) -> dict[str, int]:
         """Install packages by pip; return the bytes of those that it added."""
         before = self.packages()
-        command = [self.python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", *packages]
+        command = [self.python, "-I", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", *packages]
         subprocess.run(command, check=True)
         return {name: size for name, size in self.packages().items() if name not in before}
 
     def packages(self) -> dict[str, int]:
         """Return the bytes of each installed package."""
-        done = subprocess.run([self.python, "-c", LIST], check=True, capture_output=True, text=True)
+        done = subprocess.run([self.python, "-I", "-c", LIST], check=True, capture_output=True, text=True)
         return json.loads(done.stdout)
 
 
