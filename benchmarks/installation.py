@@ -40,7 +40,17 @@ class Environment:
     def install(self, *packages: str) -> dict[str, int]:
         """Install packages by pip; return the bytes of those that it added."""
         before = self.packages()
-        command = [self.python, "-I", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", *packages]
+        command = [
+            self.python,
+            "-I",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--constraint",
+            ROOT / "constraints.txt",
+            *packages,
+        ]
         subprocess.run(command, check=True)
         return {name: size for name, size in self.packages().items() if name not in before}
 

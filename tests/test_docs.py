@@ -17,6 +17,13 @@ ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+# A figure of speed or quality: "12.8 ms", "1.4×", "41.28 BLEU".
+FIGURE = re.compile(
+    r"\d[\d.,]*\s?(?:×(?! ?\d)|times (?:as|faster|slower)|"
+    r"(?:ms|tokens/s|(?:requests|tokens|lines) (?:per|a) second|BLEU|% (?:faster|slower|exact))\b)"
+)
+
+
 def blocks(page: str) -> list[str]:
     """The Python examples of a page that are no transcript."""
     matches = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -52,6 +59,37 @@ def test_the_readme_is_a_door() -> None:
     assert sum(len(line.split()) for line in lines) <= 900
     assert next(number for number, line in enumerate(lines, 1) if line.startswith("```python")) <= 40
     assert sum(line.count("![") + line.count("<img ") for line in lines) == 1
+
+
+def test_figures_of_the_readme_are_those_of_the_picture_and_of_the_table_of_models() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    drawn = dict(re.findall(r"(\w+): (\w+ [\d.]+)", (ROOT / "docs/figures/black-dog.svg").read_text(encoding="utf-8")))
+    word, key, weight = re.findall(r"while writing \*(\w+)\*, this translator gives \*(\w+)\* ([\d.]+\d)", readme)[0]
+    assert drawn[word] == f"{key} {weight}"
+    rows = re.findall(
+        r"^\| `\w+` \| (.+) \| \w+", (ROOT / "docs/hugging-face.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    equal = [row for row in rows if not row.startswith("refused")]
+    counts = f"[{len(equal)} of the {len(rows)}"
+    assert counts in readme and counts in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_figures_of_speed_and_quality_have_a_row_with_a_commit() -> None:
+    """On the page itself, in benchmarks/, or on a page that the paragraph links to."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        has_rows = re.search(r"\bcommit [0-9a-f]{7}", text) or "benchmarks/" in text
+        # bars of the design are no results
+        if has_rows or page.name == "design-pages.md":
+            continue
+        for paragraph in re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE).split("\n\n"):
+            if FIGURE.search(paragraph):
+                links = [page.parent / link for link in re.findall(r"\]\(([^)#:]+\.md)", paragraph)]
+                assert any("commit" in link.read_text(encoding="utf-8") for link in links), f"{page.name}: {paragraph}"
+
+
+def test_changelog_is_short() -> None:
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) <= 60
 
 
 def test_only_comments_say_how_to_install_what_is_not_on_the_index() -> None:

@@ -88,7 +88,7 @@ class Page:
         return self.name
 
 
-PAGES = [Page(ROOT / "README.md"), *(Page(path) for path in sorted((ROOT / "docs").rglob("*.md")))]
+PAGES = [Page(path) for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
