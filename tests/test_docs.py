@@ -37,6 +37,19 @@ def test_the_page_of_names_is_what_its_script_writes() -> None:
     )
 
 
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and MkDocs name them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]+)\]\([^)]*\)|[`*]", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in plain}
+
+
+def test_anchors_of_links_from_the_root_exist() -> None:
+    for page in ROOT.glob("*.md"):
+        for link, anchor in re.findall(r"\]\(([^)#:]+)#([^)]*)\)", page.read_text(encoding="utf-8")):
+            assert anchor in anchors(page.parent / link), f"{page.name} links to {link}#{anchor}"
+
+
 def test_headings_and_tables_follow_a_blank_line_and_links_lead_somewhere() -> None:
     """Elsewhere a table is shown as text; and a heading beside another one is left of two versions of a page."""
     wrong: list[str] = []
