@@ -77,7 +77,7 @@ def test_the_readme_is_a_door() -> None:
 def test_figures_of_the_readme_are_those_of_the_picture_and_of_the_table_of_models() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     drawn = dict(re.findall(r"(\w+): (\w+ [\d.]+)", (ROOT / "docs/figures/black-dog.svg").read_text(encoding="utf-8")))
-    word, key, weight = re.findall(r"while writing \*(\w+)\*, this translator gives \*(\w+)\* ([\d.]+\d)", readme)[0]
+    word, weight, key = re.findall(r"while writing \*(\w+)\*, .+ a weight of ([\d.]+\d) on \*(\w+)\*", readme)[0]
     assert drawn[word] == f"{key} {weight}"
     rows = re.findall(
         r"^\| `\w+` \| (.+) \| \w+", (ROOT / "docs/hugging-face.md").read_text(encoding="utf-8"), re.MULTILINE

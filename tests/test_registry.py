@@ -44,7 +44,7 @@ def test_parts_are_found_by_reading_the_folder(folder: str) -> None:
 
 
 def test_a_file_without_its_class_is_noticed(folder: str) -> None:
-    with pytest.raises(AttributeError, match="Table"):
+    with pytest.raises(ArgumentError, match=r"table\.py must define the class Table"):
         registry.parts(folder)
 
 

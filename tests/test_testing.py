@@ -218,7 +218,11 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a later key": (Later(), "lower_later_key must lower keys as lower_key does in a longer sequence"),
     "a score that looks at all keys": (
         lambda query, key: query @ (key - key.mean(-2, keepdim=True)).mT,
-        "lower_later_key must lower keys as lower_key does in a longer sequence",
+        "a pair's score must depend on its query and key alone",
+    ),
+    "a gradient at equal vectors": (
+        lambda query, key: -(query[..., :, None, :] - key[..., None, :, :]).square().sum(-1).sqrt(),
+        "the gradient must be finite where a query equals a key",
     ),
     "a score that looks at all queries": (
         lambda query, key: (query - query.mean(-2, keepdim=True)) @ key.mT,

@@ -47,7 +47,7 @@ class Findings:
         self.lines.append(f"{title:<10} {text}")
 
     def report(self) -> str:
-        """Return all as Markdown for an issue, with versions, without the names of the home folder and the user."""
+        """Return all as Markdown for an issue, with versions, without the user's name and folders outside the home."""
         packages = sorted({required.package for required in _requirements() if required.extra != "dev"} - {"attent"})
         versions = ", ".join(f"{name} {version}" for name in packages if (version := _version(name)))
         problems = [f"broken     {problem}" for problem in self.problems]
@@ -56,6 +56,7 @@ class Findings:
         # a home such as / would be found everywhere
         for private, replacement in ((home, "~"), (user, "USER")) if len(user) > 2 else ():
             text = re.sub(rf"(?<![\w.-]){re.escape(private)}(?![\w.-])", replacement, text)
+        text = re.sub(r"(?<![\w~./])(?:/|[A-Z]:\\)[^\s,;:)]+", "PATH", text)
         return f"```text\n{text}\n```"
 
 

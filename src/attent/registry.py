@@ -42,6 +42,8 @@ def parts(package: ModuleType | str, *, leave_out: tuple[str, ...] = ()) -> dict
     for info in sorted(pkgutil.iter_modules(module.__path__), key=lambda info: info.name):
         if info.name not in leave_out and not info.ispkg:
             file = importlib.import_module(f"{module.__name__}.{info.name}")
+            if not hasattr(file, class_name(info.name)):
+                raise ArgumentError(f"{file.__file__} must define the class {class_name(info.name)}")
             classes[info.name] = getattr(file, class_name(info.name))
             setattr(module, class_name(info.name), classes[info.name])
     return classes

@@ -155,6 +155,9 @@ def _score(trial: _Trial) -> None:
     trial.equal(
         "lower_query and lower_key must give what forward returns", score.score_lowered(query_side, key_side), expected
     )
+    rows, columns = torch.arange(1, trial.queries, 2), torch.arange(0, trial.keys, 2)
+    part = score.score_lowered(select_tokens(query_side, rows), select_tokens(key_side, columns))
+    trial.equal("a pair's score must depend on its query and key alone", part, expected[:, :, rows][..., columns])
     start = trial.keys // 2
     later = score.lower_later_key(key[:, :, start:], start, key_side.center)
     trial.equal(
@@ -162,9 +165,6 @@ def _score(trial: _Trial) -> None:
         score.score_lowered(query_side, later),
         expected[..., start:],
     )
-    rows, columns = torch.arange(1, trial.queries, 2), torch.arange(0, trial.keys, 2)
-    part = score.score_lowered(select_tokens(query_side, rows), select_tokens(key_side, columns))
-    trial.equal("a pair's score must depend on its query and key alone", part, expected[:, :, rows][..., columns])
     first = score.score_lowered(*(side.map(lambda tensor: tensor[:1]) for side in (query_side, key_side)))
     trial.equal("a sequence's scores must not depend on its batch neighbors", first, expected[:1])
     if score.maximum_length is None:
@@ -174,6 +174,12 @@ def _score(trial: _Trial) -> None:
             score(query, key[:, :, order]),
             expected[..., order],
         )
+    if trial.width == trial.key_width:
+        # a query equals its own key where both are projected alike
+        same = trial.sides(trial.keys)[0].requires_grad_()
+        (gradient,) = torch.autograd.grad(score(same, same).sum(), same, materialize_grads=True)
+        if not gradient.isfinite().all():
+            trial.fail("the gradient must be finite where a query equals a key, as √x is not at 0")
 
 
 def _normalizer(trial: _Trial) -> None:

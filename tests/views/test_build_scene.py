@@ -192,10 +192,24 @@ def test_gradients_are_those_of_the_pass_that_is_shown() -> None:
         ([f"model.{name}_attn" for name in ("encoder.0.self", "decoder.0.self", "decoder.0.encoder")], 3),
         ([f"{name}Attention" for name in ("encoder.0.Self", "decoder.0.Self", "decoder.0.EncDec")], 3),
         (["encoder.layers.*.self_attn", "decoder.layers.*.self_attn", "decoder.layers.*.multihead_attn"], 3),
+        # the layers of a decoder alone, and a head that pools what an encoder of another name reads
+        (["layers.*.self_attn", "layers.*.cross_attn"], ["decoder", "cross"]),
+        (["reader.layers.*.self_attn", "cross"], ["self", "cross"]),
     ],
 )
 def test_a_path_says_what_attends_to_what(paths: list[str], actual: object) -> None:
     assert kinds(paths) == (["encoder", "decoder", "cross"] if actual == 3 else actual)
+
+
+def test_text_that_is_read_has_no_further_label() -> None:
+    for kind, spare in (("encoder", False), ("self", True)):
+        labels = SceneLabels("abcd", None)
+        labels.of_shape(kind, 3, 3)
+        if spare:
+            labels.check()
+        else:
+            with pytest.raises(ShapeError, match="there are 4 labels in tokens"):
+                labels.check()
 
 
 def test_labels_must_fit_somewhere() -> None:

@@ -49,10 +49,17 @@ def kinds(paths: Sequence[str]) -> list[AttentionKind]:
     ]
     if not any(is_cross):
         return ["self" for _ in paths]
-    is_encoder = [path.lower().startswith("encoder") or ".encoder" in path.lower() for path in paths]
+    # a layer of a decoder has both
+    decoding = {path.rpartition(".")[0] for path, cross in zip(paths, is_cross, strict=True) if cross} - {""}
     return [
-        "cross" if cross else "encoder" if encoder else "decoder"
-        for cross, encoder in zip(is_cross, is_encoder, strict=True)
+        "cross"
+        if cross
+        else "encoder"
+        if re.search(r"(^|\.)encoder", path.lower())
+        else "decoder"
+        if "dec" in path.lower() or path.rpartition(".")[0] in decoding
+        else "self"
+        for path, cross in zip(paths, is_cross, strict=True)
     ]
 
 
@@ -130,7 +137,8 @@ class SceneLabels:
     def _add_part(self, text_id: str, name: str, length: int) -> str:
         """Add a text with the first of the caller's labels if they fit, otherwise with numbers."""
         labels = self._labels[name]
-        if labels is not None and len(labels) in (length, length + 1):
+        # a text that is read has no token beyond those read; one that is written may
+        if labels is not None and len(labels) - length in (0, text_id != "source"):
             self._fits.add(name)
             return self._add(text_id, labels[:length])
         if labels is not None:

@@ -66,8 +66,8 @@ def demo(
     column = max(map(width, texts))
     pairs = zip(texts, translator.translate(texts), strict=True)
     write("\n".join(f"{pad(text, column, left=True)}  →  {translation}" for text, translation in pairs))
-    weights = heat_map(panel_of(translator.map(texts[0])), color=use_color())
-    print(f"\nIts attention while it writes:\n\n{weights}\n")
+    print("\nIts attention while it writes:\n")
+    print(heat_map(panel_of(translator.map(texts[0])), color=use_color()), "\n")
     live = write_page(folder, folder / PAGE, examples=texts)
     print(f"Open {live} in a browser: it computes every layer and head for what you type.\n\nNext:")
     for command in (
