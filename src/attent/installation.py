@@ -15,7 +15,8 @@ from attent.requirements import is_older
 
 COMPILERS = ("c++", "g++", "clang++", "cl")
 DATA = "ATTENT_DATA"
-# A requirement such as 'torch>=2.11', 'onnx>=1.23; extra == "onnx"' or 'attent[cli]; extra == "plot"'.
+# An absolute path, and a requirement such as 'torch>=2.11', 'onnx>=1.23; extra == "onnx"' or 'attent[cli]; extra == "plot"'.
+ABSOLUTE = re.compile(r"(?<![\w~./])(?:/|[A-Z]:\\)[^\s,;:)]+")
 REQUIREMENT = re.compile(r"""([\w.-]+)(?:\[([\w,-]+)\])?(?:>=([\d.]+))?(?:.*extra == ["']([\w-]+)["'])?""")
 
 
@@ -50,13 +51,9 @@ class Findings:
         """Return all as Markdown for an issue, with versions, without the user's name and folders outside the home."""
         packages = sorted({required.package for required in _requirements() if required.extra != "dev"} - {"attent"})
         versions = ", ".join(f"{name} {version}" for name in packages if (version := _version(name)))
-        problems = [f"broken     {problem}" for problem in self.problems]
+        problems, home = [f"broken     {problem}" for problem in self.problems], f"{Path.home()}{os.sep}"
         text = "\n".join([*self.lines, f"versions   {versions}", *problems])
-        home, user = str(Path.home()), Path.home().name
-        # a home such as / would be found everywhere
-        for private, replacement in ((home, "~"), (user, "USER")) if len(user) > 2 else ():
-            text = re.sub(rf"(?<![\w.-]){re.escape(private)}(?![\w.-])", replacement, text)
-        text = re.sub(r"(?<![\w~./])(?:/|[A-Z]:\\)[^\s,;:)]+", "PATH", text)
+        text = ABSOLUTE.sub(lambda path: path[0].replace(home, "~/", 1) if path[0].startswith(home) else "PATH", text)
         return f"```text\n{text}\n```"
 
 

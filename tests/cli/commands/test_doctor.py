@@ -48,11 +48,6 @@ def test_report_is_markdown_without_names_of_home_and_user(
     assert f"typer {version('typer')}" in done.out[10]
 
 
-def test_report_keeps_paths_of_a_home_without_a_name(attent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: Path("/"))
-    assert "USER" not in "\n".join(attent("doctor", "--report").out)
-
-
 def test_report_lists_problems(attent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.requirements.is_older", lambda version, oldest: True)
     monkeypatch.setattr("attent.installation.is_older", lambda version, oldest: True)
