@@ -15,8 +15,8 @@ from attent.requirements import is_older
 
 COMPILERS = ("c++", "g++", "clang++", "cl")
 DATA = "ATTENT_DATA"
-# An absolute path, and a requirement such as 'torch>=2.11', 'onnx>=1.23; extra == "onnx"' or 'attent[cli]; extra == "plot"'.
 ABSOLUTE = re.compile(r"(?<![\w~./])(?:/|[A-Z]:\\)[^\s,;:)]+")
+# A requirement such as 'torch>=2.11', 'onnx>=1.23; extra == "onnx"' or 'attent[cli]; extra == "plot"'.
 REQUIREMENT = re.compile(r"""([\w.-]+)(?:\[([\w,-]+)\])?(?:>=([\d.]+))?(?:.*extra == ["']([\w-]+)["'])?""")
 
 
