@@ -141,7 +141,9 @@ def test_recorded_steps_are_shown(figure: Callable[..., Any]) -> None:
             written, key = recorded["attention"][step], int(np.argmax(weights))
             line = page.line
             assert line.startswith(f"Step {step + 1}: with attention, the network writes {written} and reads ")
-            assert f"⁨{recorded['source'].split()[key]}⁩ {max(weights):.2f}" in line
+            words = recorded["source"].split()
+            count = "₀₁₂"[words[: key + 1].count(words[key])] if words.count(words[key]) > 1 else ""
+            assert f"⁨{words[key]}{count}⁩ {max(weights):.2f}" in line
             pairs = zip(recorded["fixed"][: step + 1], recorded["right"], strict=False)
             assert page.view.locator("del").all_inner_texts() == [word for word, right in pairs if word != right]
 

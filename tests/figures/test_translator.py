@@ -167,6 +167,30 @@ def test_the_whole_transformer_step_by_step(figure: Callable[..., Any], translat
     assert page.line.startswith("4 vectors of 64 numbers"), "it begins again"
 
 
+def test_equal_words_are_counted_where_they_are_shown(figure: Callable[..., Any], translator: Any) -> None:
+    sentence, words = "the dog sees the cat", ["the₁", "dog", "sees", "the₂", "cat"]
+    tokens, expected = translator.translate(sentence)
+    assert translator.text(tokens) == "le chien voit le chat"
+    page = figure("heads")
+    page.type(sentence)
+    board = page.view.locator(".board").first
+    assert board.locator("span.word").all_inner_texts() == words
+    assert board.locator("button").all_inner_texts() == ["le₁", "chien", "voit", "le₂", "chat", "</s>"]
+    board.locator("button").nth(3).click()
+    assert page.line.startswith("To write le₂, ")
+    for head in (0, 1):
+        weight, key = expected["cross_attention"][head, 3].max(0)
+        assert f"⁨{words[key]}⁩ {weight:.2f}" in page.line
+    page = figure("projections")
+    page.type(sentence)
+    assert page.view.locator("table").first.locator("tbody th").all_inner_texts() == words
+    assert page.view.locator("table").first.locator("thead th").all_inner_texts() == words
+    page = figure("context")
+    page.type(sentence)
+    page.view.locator(".board button").nth(3).click()
+    assert "“the₂” attends to " in page.line and page.line.endswith("Translation: le chien voit le chat")
+
+
 def test_without_positions_the_order_of_words_is_lost(figure: Callable[..., Any], translator: Any) -> None:
     page = figure("positions")
     translations = {}

@@ -63,6 +63,17 @@ def wait_for_update(view: Any) -> None:
     view.locator(".status").filter(has_text="update").wait_for()
 
 
+def test_equal_words_are_counted_where_they_are_shown(opened: Any) -> None:
+    view = opened("#text=the+king+likes+the+small+dog")
+    words = ["the₁", "king", "likes", "the₂", "small", "dog"]
+    english, french = view.locator(".board .list").all()
+    assert english.locator("li").all_inner_texts() == words
+    assert french.locator("li").all_inner_texts() == ["le₁", "roi", "aime", "le₂", "petit", "chien"]
+    assert view.locator(".weights").first.locator("thead th").all_inner_texts() == words
+    french.locator("li").nth(3).focus()
+    view.locator(".said").filter(has_text="while writing le₂: ").wait_for()
+
+
 def test_links_grow_out_of_noise(opened: Any, window: Any) -> None:
     view = opened("#seed=1")
     view.locator(".scores").filter(has_text="links wrong").wait_for()
