@@ -57,7 +57,7 @@ def test_the_head_of_a_page_has_its_number_and_the_minutes_of_the_start_page() -
 def test_a_page_has_one_named_place_for_a_live_figure_which_is_not_empty(name: str) -> None:
     ((figure, content),) = FIGURE.findall(text_of(name))
     assert figure == {"queries-keys-values": "queries"}.get(name, name)
-    assert any(still in content for still in ("```", "![", "|---|"))
+    assert any(mark in content for mark in ("```", "![", "|---|"))
     assert f"| `figure-{figure}` |" in (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 
 

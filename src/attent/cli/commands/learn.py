@@ -54,10 +54,10 @@ def learn(
 
 def _hint(number: int, path: Path, hints: list[str]) -> None:
     """Print the next hint, or all if none is left, and how many are left; a file beside the exercise keeps them."""
-    kept = path.with_suffix(".hints.txt")
-    count = len(kept.read_bytes().splitlines()) if kept.exists() else 0
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text("".join(f"{hint}\n" for hint in hints[: count + 1]), encoding="utf-8", newline="\n")
+    record = path.with_suffix(".hints.txt")
+    count = len(record.read_bytes().splitlines()) if record.exists() else 0
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text("".join(f"{hint}\n" for hint in hints[: count + 1]), encoding="utf-8", newline="\n")
     left = max(len(hints) - count - 1, 0)
     write("\n".join((*(hints[count : count + 1] or hints), f"{left} of {len(hints)} hints left")))
 
