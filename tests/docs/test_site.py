@@ -280,17 +280,17 @@ def test_pages_show_their_live_figures_below_the_still_content_which_is_there_wi
         for view in (opened, without_scripts):
             view.goto((site / f"{page}.html").as_uri())
         assert (
-            without_scripts.locator(f"#{name} :is(pre, img)").first.is_visible()
+            without_scripts.locator(f"#{name} :is(pre, img, table)").first.is_visible()
             and not without_scripts.locator(".live").count()
         )
-        content, live = (opened.locator(f"#{name} {part}").first.bounding_box() for part in (":is(pre, img)", ".live"))
+        content, live = (opened.locator(f"#{name} {part}").first.bounding_box() for part in (":is(pre, img, table)", ".live"))
         assert live["y"] >= content["y"] + content["height"] and live["height"] > 150
         assert opened.locator(f"#{name} .sum").inner_text()
         assert not window.serious_faults(opened), page
         opened.emulate_media(media="print")
         assert (
             not opened.locator(f"#{name} .live").is_visible()
-            and opened.locator(f"#{name} :is(pre, img)").first.is_visible()
+            and opened.locator(f"#{name} :is(pre, img, table)").first.is_visible()
         )
         opened.emulate_media(media="screen")
     without_scripts.context.close()

@@ -75,7 +75,7 @@ def test_the_list_shows_the_progress_that_the_files_show(attent) -> None:
     assert (done.code, done.err) == (0, [])
     pages = [chosen["page"] for chosen in exercises()]
     assert done.out == [
-        f"{number}  {title:26}after page {page:<4}not begun"
+        f"{number}  {title:26}page {page:<4}not begun"
         for number, (title, page) in enumerate(zip(titles, pages, strict=True), start=1)
     ]
     assert not Path("exercises").exists()
@@ -86,7 +86,7 @@ def test_the_list_shows_the_progress_that_the_files_show(attent) -> None:
         "def scaled_dot_product(query, key):\n    return query @ key.T / query.shape[-1] ** 0.5\n", encoding="utf-8"
     )
     Path("exercises/3_mask.py").write_text("def masked(", encoding="utf-8")
-    progress = [line[44:] for line in attent("learn").out]
+    progress = [line[38:] for line in attent("learn").out]
     assert progress == [
         "8 of 8 right",
         "3 of 5 right",

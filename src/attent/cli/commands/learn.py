@@ -37,7 +37,7 @@ def learn(
     if number is None:
         for index, listed in enumerate(exercises(), start=1):
             progress = _progress(index, folder / listed["file"])
-            write(f"{index}  {listed['title']:26}after page {listed['page']:<4}{progress}")
+            write(f"{index}  {listed['title']:26}page {listed['page']:<4}{progress}")
     elif hint:
         _hint(number, folder / exercise(number)["file"], exercise(number)["hints"])
     elif check:
