@@ -35,8 +35,8 @@ def weights_of(seed: int) -> Tensor:
 
 def scenes(*weights: Tensor, labels: Sequence[str] = LABELS) -> Callable[[str], Scene]:
     """A model that reads texts in turn with these weights, in two layers."""
-    turns = iter(weights)
-    return lambda text: build_scene([layer := next(turns), layer.mT], labels, title=text)
+    next_weights = iter(weights)
+    return lambda text: build_scene([layer := next(next_weights), layer.mT], labels, title=text)
 
 
 def test_words_lack_spaces_and_punctuation_at_their_ends() -> None:
@@ -80,15 +80,15 @@ def test_weight_baseline_and_share_are_those_of_the_words() -> None:
     tokens = weights_of(1)[0, 0].numpy().astype(float)
     columns = np.stack([tokens[:, 1], tokens[:, 2], tokens[:, 3], tokens[:, 4] + tokens[:, 5]], 1)
     words = np.stack([columns[1], columns[2], columns[3], columns[4:6].mean(0)])
-    (attention,) = (each for each in forward if (each.layer, each.head) == ("layers.0", 0))
+    (attention,) = (result for result in forward if (result.layer, result.head) == ("layers.0", 0))
     others = [words[i, j] for i in range(4) for j in range(4) if i != j and (i, j) != (1, 3)]
     assert attention.weight == pytest.approx(words[1, 3])
     assert attention.baseline == pytest.approx(words[0, 2])  # the other pair two words apart
-    assert attention.share_above == pytest.approx(sum(other > words[1, 3] for other in others) / 11)
+    assert attention.share_above == pytest.approx(sum(weight > words[1, 3] for weight in others) / 11)
     assert attention.interval is None
-    (attention,) = (each for each in backward if (each.layer, each.head) == ("layers.0", 0))
+    (attention,) = (result for result in backward if (result.layer, result.head) == ("layers.0", 0))
     assert (attention.weight, attention.baseline) == pytest.approx((words[3, 1], words[2, 0]))
-    assert [each.weight for each in forward] == sorted((each.weight for each in forward), reverse=True)
+    assert [result.weight for result in forward] == sorted((result.weight for result in forward), reverse=True)
     assert len(forward) == len(backward) == 4
 
 
@@ -105,26 +105,28 @@ def test_a_map_is_read_as_its_numbers_are() -> None:
     of_map = rank_heads(lambda text: build_scene([weights], LABELS), pairs)
     of_numbers = rank_heads(lambda text: build_scene([weights.dense()], LABELS), pairs)
     for map_ranking, number_ranking in zip(of_map, of_numbers, strict=True):
-        assert [each.head for each in map_ranking] == [each.head for each in number_ranking]
-        assert [each.weight for each in map_ranking] == pytest.approx([each.weight for each in number_ranking])
+        assert [result.head for result in map_ranking] == [result.head for result in number_ranking]
+        assert [result.weight for result in map_ranking] == pytest.approx([result.weight for result in number_ranking])
 
 
 def test_texts_are_averaged_with_an_interval() -> None:
     texts = [weights_of(seed) for seed in range(8)]
     pairs = [WordPair(TEXT, "we", "ate")] * 8
     forward, _ = rank_heads(scenes(*texts), pairs)
-    (attention,) = (each for each in forward if (each.layer, each.head) == ("layers.0", 0))
+    (attention,) = (result for result in forward if (result.layer, result.head) == ("layers.0", 0))
     single = [rank_heads(scenes(text), pairs[:1])[0] for text in texts]
-    alone = [next(each for each in ranking if (each.layer, each.head) == ("layers.0", 0)) for ranking in single]
-    assert attention.weight == pytest.approx(np.mean([each.weight for each in alone]))
-    assert attention.baseline == pytest.approx(np.mean([each.baseline for each in alone]))  # pyright: ignore[reportCallIssue, reportArgumentType]
-    assert attention.share_above == pytest.approx(np.mean([each.share_above for each in alone]))
+    separate = [
+        next(result for result in ranking if (result.layer, result.head) == ("layers.0", 0)) for ranking in single
+    ]
+    assert attention.weight == pytest.approx(np.mean([result.weight for result in separate]))
+    assert attention.baseline == pytest.approx(np.mean([result.baseline for result in separate]))  # pyright: ignore[reportCallIssue, reportArgumentType]
+    assert attention.share_above == pytest.approx(np.mean([result.share_above for result in separate]))
     assert attention.interval is not None
     low, high = attention.interval
-    deviation = np.std([each.weight for each in alone]) / 8**0.5
+    deviation = np.std([result.weight for result in separate]) / 8**0.5
     assert low < attention.weight < high
     assert high - low == pytest.approx(2 * 1.96 * deviation, rel=0.2)
-    (equal, *_) = (each for each in forward if each.head == 1)
+    (equal, *_) = (result for result in forward if result.head == 1)
     assert equal.interval == pytest.approx((1 / 7, 1 / 7))
 
 

@@ -129,8 +129,8 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, Iterable
             done.touch()
     results = [name for block in shared for name in OUT.findall(block.text)]
 
-    def link(into: Path, made: Iterable[Block] = ()) -> None:
-        own = {name for block in made for name in OUT.findall(block.text)}
+    def link(into: Path, generated: Iterable[Block] = ()) -> None:
+        own = {name for block in generated for name in OUT.findall(block.text)}
         for name in results:
             (into / name).parent.mkdir(parents=True, exist_ok=True)
             if name not in own:

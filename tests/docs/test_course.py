@@ -55,11 +55,26 @@ def test_the_head_of_a_page_has_its_number_and_the_minutes_of_the_start_page() -
 
 @each_page
 def test_a_page_has_one_named_place_for_a_live_figure_which_is_not_empty(name: str) -> None:
-    ((place, content),) = FIGURE.findall(text_of(name))
-    places = {"queries-keys-values": "queries"}
-    assert place == places.get(name, name)
-    assert "```" in content or "![" in content
-    assert f"| `figure-{place}` |" in (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    ((figure, content),) = FIGURE.findall(text_of(name))
+    assert figure == {"queries-keys-values": "queries"}.get(name, name)
+    assert any(mark in content for mark in ("```", "![", "|---|"))
+    assert f"| `figure-{figure}` |" in (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+
+
+@each_page
+def test_the_live_figure_follows_its_question(name: str) -> None:
+    text = text_of(name)
+    before = text[: text.index('<div class="live-figure"')]
+    assert len(before.split()) <= (80 if name == ORDER[0] else 200)
+    assert len(re.findall(r"^## ", before, re.M)) <= 1
+
+
+def test_the_first_figure_shows_what_the_commands_of_its_page_print() -> None:
+    text = text_of(ORDER[0])
+    content, after = text.split("</div>", 1)
+    source, fixed, attended = re.findall(r" \*(.+)\* \|$", content, re.M)
+    assert f'attent translate runs/phrases-none "{source}"\n{fixed}\n' in after
+    assert f'attent translate runs/phrases-rnn "{source}"\n{attended}\n' in after
 
 
 @each_page

@@ -78,10 +78,10 @@ def test_recorded_weights_are_those_of_the_runs_of_the_course(
 ) -> None:
     course(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for recorded, again in zip(RECORDED["sentences"], record.sentences(Path("runs")), strict=True):
-        assert (recorded["source"], recorded["right"]) == (again["source"], again["right"])
+    for recorded, computed in zip(RECORDED["sentences"], record.sentences(Path("runs")), strict=True):
+        assert (recorded["source"], recorded["right"]) == (computed["source"], computed["right"])
         # as far as pages are compared on other processors
-        np.testing.assert_allclose(recorded["weights"], again["weights"], atol=0.3)
+        np.testing.assert_allclose(recorded["weights"], computed["weights"], atol=0.3)
     arrays = record.translator(Path("runs/phrases"))
     with np.load(record.TRANSLATOR, allow_pickle=False) as recorded:
         assert {name: recorded[name].shape for name in recorded} == {name: part.shape for name, part in arrays.items()}

@@ -161,9 +161,9 @@ def hexadecimal(style: str) -> str:
     return "#" + "".join(f"{int(channel):02X}" for channel in re.findall(r"\d+", style)[:3])
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, second: str) -> float:
     """WCAG 2.2, contrast ratio."""
-    channels = ([int(name[place : place + 2], 16) / 255 for place in (1, 3, 5)] for name in (one, other))
+    channels = ([int(name[index : index + 2], 16) / 255 for index in (1, 3, 5)] for name in (first, second))
     linear = ([c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color] for color in channels)
     dim, bright = sorted(0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in linear)
     return (bright + 0.05) / (dim + 0.05)
@@ -221,18 +221,18 @@ def test_text_is_legible_in_the_colors_of_the_design(site: Path, window: Any, da
 @pytest.mark.slow
 def test_the_first_page_shows_the_sentence_beside_its_attention_then_three_doors(site: Path, window: Any) -> None:
     opened = window.open(site / "index.html")
-    left, right = (opened.locator(".first > div").nth(place).bounding_box() for place in (0, 1))
+    left, right = (opened.locator(".first > div").nth(index).bounding_box() for index in (0, 1))
     # 5 : 7, without the gap
     assert left["width"] / right["width"] == pytest.approx(5 / 7, abs=0.01) and left["x"] < right["x"]
-    still = window.open(site / "index.html", java_script_enabled=False).locator(".first svg")
-    assert " ".join(still.locator(".word").all_text_contents()) == "the black dog sings le chien noir chante"
-    assert still.get_attribute("aria-label").startswith('The sentence "the black dog sings"')
+    picture = window.open(site / "index.html", java_script_enabled=False).locator(".first svg")
+    assert " ".join(picture.locator(".word").all_text_contents()) == "the black dog sings le chien noir chante"
+    assert picture.get_attribute("aria-label").startswith('The sentence "the black dog sings"')
     words = opened.locator(".first .playground .list li")
     words.last.wait_for(timeout=120_000)
     assert " ".join(words.all_text_contents()) == "the black dog sings le chien noir chante"
     opened.click(".first .train")
     opened.locator(".first .status").filter(has_text="loss").wait_for(timeout=120_000)
-    doors = [opened.locator(".doors > div").nth(place) for place in range(3)]
+    doors = [opened.locator(".doors > div").nth(index) for index in range(3)]
     assert [door.locator("h2 a:not(.headerlink)").inner_text() for door in doors] == [
         "Learn",
         "See your model",
@@ -245,7 +245,7 @@ def test_the_first_page_shows_the_sentence_beside_its_attention_then_three_doors
     assert last["y"] + last["height"] <= 800
     assert opened.locator("pre").first.bounding_box()["y"] > last["y"] + last["height"]
     opened.set_viewport_size({"width": 390, "height": 844})
-    assert len({opened.locator(".first > div").nth(place).bounding_box()["x"] for place in (0, 1)}) == 1
+    assert len({opened.locator(".first > div").nth(index).bounding_box()["x"] for index in (0, 1)}) == 1
     window.check()
 
 
@@ -271,25 +271,31 @@ def test_a_page_of_the_course_says_where_the_reader_is(site: Path, window: Any) 
 def test_pages_show_their_live_figures_below_the_still_content_which_is_there_without_scripts(
     site: Path, window: Any
 ) -> None:
-    opened, still = window.open(site / "index.html"), window.open(site / "index.html", java_script_enabled=False)
+    opened, without_scripts = (
+        window.open(site / "index.html"),
+        window.open(site / "index.html", java_script_enabled=False),
+    )
     text = (ROOT / "docs" / "design-pages.md").read_text(encoding="utf-8")
     figures = re.findall(r"^\| `(figure-\w+)` \| (\S+)\.md \|", text, re.M)
     assert len(figures) == 14
     for name, page in figures:
-        for view in (opened, still):
+        for view in (opened, without_scripts):
             view.goto((site / f"{page}.html").as_uri())
-        assert still.locator(f"#{name} :is(pre, img)").first.is_visible() and not still.locator(".live").count()
-        content, live = (opened.locator(f"#{name} {part}").first.bounding_box() for part in (":is(pre, img)", ".live"))
+        assert (
+            without_scripts.locator(f"#{name} :is(pre, img, table)").first.is_visible()
+            and not without_scripts.locator(".live").count()
+        )
+        content, live = (opened.locator(f"#{name} {part}").first.bounding_box() for part in (":is(pre, img, table)", ".live"))
         assert live["y"] >= content["y"] + content["height"] and live["height"] > 150
         assert opened.locator(f"#{name} .sum").inner_text()
         assert not window.serious_faults(opened), page
         opened.emulate_media(media="print")
         assert (
             not opened.locator(f"#{name} .live").is_visible()
-            and opened.locator(f"#{name} :is(pre, img)").first.is_visible()
+            and opened.locator(f"#{name} :is(pre, img, table)").first.is_visible()
         )
         opened.emulate_media(media="screen")
-    still.context.close()
+    without_scripts.context.close()
     window.check()
 
 

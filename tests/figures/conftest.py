@@ -55,22 +55,22 @@ class Figure:
         """Return the numbers in a text."""
         return [float(number.replace("−", "-").replace(",", "")) for number in NUMBER.findall(text)]
 
-    def column(self, place: int) -> list[float]:
+    def column(self, index: int) -> list[float]:
         """Return the last number in each row of a column of the keys, from 1."""
-        texts = self.view.locator(f".rows tbody tr > :nth-child({place})").all_inner_texts()
+        texts = self.view.locator(f".rows tbody tr > :nth-child({index})").all_inner_texts()
         return [self.numbers(text)[-1] for text in texts]
 
-    def cells(self, which: int = 0) -> list[list[str]]:
+    def cells(self, index: int = 0) -> list[list[str]]:
         """Return the texts of a matrix by row."""
-        return self.view.locator("body").evaluate(CELLS, which)
+        return self.view.locator("body").evaluate(CELLS, index)
 
-    def weights(self, which: int = 0) -> Tensor:
+    def weights(self, index: int = 0) -> Tensor:
         """Return the numbers of a matrix; 0 for hidden pairs."""
-        return torch.tensor([[0.0 if cell == "–" else float(cell) for cell in row] for row in self.cells(which)])
+        return torch.tensor([[0.0 if cell == "–" else float(cell) for cell in row] for row in self.cells(index)])
 
-    def slide(self, place: int, value: float) -> None:
+    def slide(self, index: int, value: float) -> None:
         """Set a slider of the page as a hand would."""
-        self.view.locator("input[type=range]").nth(place).evaluate(SLIDE, value)
+        self.view.locator("input[type=range]").nth(index).evaluate(SLIDE, value)
 
     def type(self, sentence: str) -> None:
         """Replace the sentence of the figure."""
@@ -91,9 +91,9 @@ def figure(window: Any, tmp_path: Path) -> Callable[..., Figure]:
         files = {f"{name}.js": script for name, script in scripts.items()}
         files["tokens.css"] = web_file("tokens.css")
         files["site.css"] = (ROOT / "docs" / "figures" / "site.css").read_text(encoding="utf-8")
-        places = "".join(f'<div class="live-figure" id="figure-{name}"><p>still</p></div>' for name in names)
+        elements = "".join(f'<div class="live-figure" id="figure-{name}"><p>still</p></div>' for name in names)
         tags = "".join(f'<script src="{name}.js"></script>' for name in scripts)
-        files["page.html"] = PAGE.format(places=places, scripts=tags)
+        files["page.html"] = PAGE.format(places=elements, scripts=tags)
         for name, text in files.items():
             (tmp_path / name).write_text(text, encoding="utf-8")
         return Figure(window.open(tmp_path / "page.html", **options))
@@ -154,7 +154,7 @@ class Course:
             tokens.append(int(model.output(model.decode(memory, torch.tensor([tokens])))[0, -1].argmax()))
         with attent.watch(model.decoder) as maps:
             logits = model.output(model.decode(memory, torch.tensor([tokens[:-1]])))[0]
-        weights = {name.split(".")[-1]: seen.dense()[0] for name, seen in maps.items()}
+        weights = {name.split(".")[-1]: recorded.dense()[0] for name, recorded in maps.items()}
         weights["encoder"] = next(iter(encoder_maps.values())).dense()[0]
         return tokens[1:], {**weights, "memory": memory.features[0], "logits": logits}
 

@@ -135,10 +135,12 @@ def test_dragging_draws_once_a_frame(figure: Callable[..., Any], name: str, hand
         page.view.evaluate(FRAMES, drawn)
         for lap in range(4):
             page.view.mouse.move(x + (0 if lap % 2 else 60), y - (0 if lap % 2 else 40), steps=60)
-        seen = page.view.evaluate("seen")
+        counts = page.view.evaluate("seen")
         page.view.mouse.up()
         # events of the pointer are fewer than frames where others use the processor, too
-        rates.append((1000 * seen["frames"] / (seen["end"] - seen["start"]), seen["changed"] / seen["frames"]))
+        rates.append(
+            (1000 * counts["frames"] / (counts["end"] - counts["start"]), counts["changed"] / counts["frames"])
+        )
     # 58 to 60 on an idle machine; tests share theirs
     assert max(rate for rate, _ in rates) >= 25, rates
     assert max(share for _, share in rates) > 0.3, rates

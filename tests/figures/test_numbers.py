@@ -63,9 +63,9 @@ def test_scores_and_weights_are_attents_after_each_move(figure: Callable[..., An
             vectors[vector, axis] += step
         line = page.line
         query, keys = (torch.from_numpy(part).float() for part in (vectors[:1], vectors[1:]))
-        context, seen = attent.attend(query, keys, keys, score=score, return_map=True)
-        np.testing.assert_allclose(page.column(2), seen.scores()[0].detach(), atol=SHOWN)
-        np.testing.assert_allclose(page.column(3), seen.dense()[0].detach(), atol=SHOWN)
+        context, weights = attent.attend(query, keys, keys, score=score, return_map=True)
+        np.testing.assert_allclose(page.column(2), weights.scores()[0].detach(), atol=SHOWN)
+        np.testing.assert_allclose(page.column(3), weights.dense()[0].detach(), atol=SHOWN)
         average = page.numbers(line.split(" = ")[2].split(").")[0])
         np.testing.assert_allclose(average, context[0].detach(), atol=SHOWN)
 
@@ -80,8 +80,8 @@ def test_normalizers_and_temperature_give_attents_weights(figure: Callable[..., 
             page.slide(2, scores[1])
             line = page.line
             keys = torch.tensor(scores)[:, None] / temperature
-            _, seen = attent.attend(torch.ones(1, 1), keys, keys, score="dot", normalizer=normalizer, return_map=True)
-            weights = seen.dense()[0]
+            _, map_ = attent.attend(torch.ones(1, 1), keys, keys, score="dot", normalizer=normalizer, return_map=True)
+            weights = map_.dense()[0]
             np.testing.assert_allclose(page.column(3), weights, atol=SHOWN)
             assert page.numbers(line)[0] == pytest.approx(weights.sum().item(), abs=SHOWN)
             zeros = int((weights == 0).sum())
@@ -91,14 +91,14 @@ def test_normalizers_and_temperature_give_attents_weights(figure: Callable[..., 
 def test_positions_matter_by_their_distance_alone(figure: Callable[..., Any]) -> None:
     page = figure("positions")
     encoding = Sinusoidal(64)(torch.zeros(1, 130, 64))[0]
-    ones, turn = torch.ones(1, 1, 1, 16), Rotary().rotate
+    ones, rotate = torch.ones(1, 1, 1, 16), Rotary().rotate
     for start, distance in ((0, 5), (0, 1), (37, 1), (80, 40)):
         page.slide(0, start)
         page.slide(1, distance)
-        added, turned = (float(number) for number in re.findall(r"\d\.\d{3}", page.line))
+        added, rotated = (float(number) for number in re.findall(r"\d\.\d{3}", page.line))
         assert added == pytest.approx((encoding[start] @ encoding[start + distance]).item() / 32, abs=SHOWN / 10)
-        query, key = (turn(ones, torch.tensor([[place]])) for place in (start + 5, start + distance))
-        assert turned == pytest.approx((query * key).sum().item() / 16, abs=SHOWN / 10)
+        query, key = (rotate(ones, torch.tensor([[position]])) for position in (start + 5, start + distance))
+        assert rotated == pytest.approx((query * key).sum().item() / 16, abs=SHOWN / 10)
 
 
 def test_the_lookup_is_attents_from_exact_to_soft(figure: Callable[..., Any]) -> None:
@@ -134,14 +134,16 @@ def test_the_regression_is_that_of_the_estimator(figure: Callable[..., Any]) -> 
 
 def test_recorded_steps_are_shown(figure: Callable[..., Any]) -> None:
     page = figure("recurrent")
-    for which, recorded in enumerate(RECORDED["sentences"]):
-        page.view.select_option("select", str(which))
+    for index, recorded in enumerate(RECORDED["sentences"]):
+        page.view.select_option("select", str(index))
         for step, weights in enumerate(recorded["weights"]):
             page.slide(0, step)
             written, key = recorded["attention"][step], int(np.argmax(weights))
             line = page.line
             assert line.startswith(f"Step {step + 1}: with attention, the network writes {written} and reads ")
-            assert f"⁨{recorded['source'].split()[key]}⁩ {max(weights):.2f}" in line
+            words = recorded["source"].split()
+            count = "₀₁₂"[words[: key + 1].count(words[key])] if words.count(words[key]) > 1 else ""
+            assert f"⁨{words[key]}{count}⁩ {max(weights):.2f}" in line
             pairs = zip(recorded["fixed"][: step + 1], recorded["right"], strict=False)
             assert page.view.locator("del").all_inner_texts() == [word for word, right in pairs if word != right]
 

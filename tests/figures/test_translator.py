@@ -52,11 +52,11 @@ def test_the_page_computes_what_python_does(window: Any, tmp_path: Path, transla
     nonsense = (" ".join(draw.choices(words, k=draw.randint(1, 9))) for _ in range(SENTENCES))
     for sentence in ("the black dog sings", "the dog sees the cat", *nonsense):
         for has_positions in (True, False):
-            shown = view.evaluate(TRANSLATE, [sentence.split(), has_positions])
+            computed = view.evaluate(TRANSLATE, [sentence.split(), has_positions])
             tokens, expected = translator.translate(sentence, has_positions=has_positions)
-            assert shown.pop("ids") == tokens, sentence
-            assert shown.keys() == expected.keys()
-            for name, values in shown.items():
+            assert computed.pop("ids") == tokens, sentence
+            assert computed.keys() == expected.keys()
+            for name, values in computed.items():
                 numbers = torch.tensor(values, dtype=torch.float32)
                 torch.testing.assert_close(numbers, expected[name], atol=1e-4, rtol=1e-4)
 
@@ -69,8 +69,8 @@ def test_masks_hide_what_attents_masks_hide(figure: Callable[..., Any], translat
         page.view.select_option("select", name)
         page.slide(0, size)
         assert page.line
-        _, seen = translator.model.decoder.layers[0].self_attention(y, mask=mask, return_map=True)
-        weights = seen.dense()[0, 0].detach()
+        _, recorded = translator.model.decoder.layers[0].self_attention(y, mask=mask, return_map=True)
+        weights = recorded.dense()[0, 0].detach()
         torch.testing.assert_close(page.weights(), weights, atol=SHOWN, rtol=0)
         are_hidden = torch.tensor([[cell == "–" for cell in row] for row in page.cells()])
         assert torch.equal(are_hidden, weights == 0)
@@ -123,7 +123,7 @@ def test_the_vector_of_a_word_in_context(figure: Callable[..., Any], translator:
         tokens = torch.tensor([translator.ids(sentence)])
         x = model.source_embedding(tokens)
         memory = model.encode(tokens, torch.tensor([tokens.shape[1]]))
-        return [each[0, word] for each in (x, model.encoder.layers[0].self_attention(x), memory.features)]
+        return [matrix[0, word] for matrix in (x, model.encoder.layers[0].self_attention(x), memory.features)]
 
     page = figure("context")
     for sentence in ("the black cat sings", "the black horse sings", "the black dogs sing"):
@@ -157,14 +157,38 @@ def test_the_whole_transformer_step_by_step(figure: Callable[..., Any], translat
         for part in ("self_attention", "cross_attention"):
             assert page.line.startswith(f"Given {' '.join(['<s>', *labels[:step]])}: to write {label}, ")
             weights = expected[part][0, : step + 1]
-            shown = weights[:, : step + 1] if part == "self_attention" else weights
-            torch.testing.assert_close(page.weights(), shown, atol=SHOWN, rtol=0)
+            visible = weights[:, : step + 1] if part == "self_attention" else weights
+            torch.testing.assert_close(page.weights(), visible, atol=SHOWN, rtol=0)
             page.view.click("button:text('next')")
         probability = expected["logits"][step].softmax(-1).max().item()
         assert f"⁨{label}⁩ {probability:.2f}" in page.line
         assert page.line.endswith(f"is written: {' '.join(labels[: step + 1])}")
         page.view.click("button:text('next')")
     assert page.line.startswith("4 vectors of 64 numbers"), "it begins again"
+
+
+def test_equal_words_are_counted_where_they_are_shown(figure: Callable[..., Any], translator: Any) -> None:
+    sentence, words = "the dog sees the cat", ["the₁", "dog", "sees", "the₂", "cat"]
+    tokens, expected = translator.translate(sentence)
+    assert translator.text(tokens) == "le chien voit le chat"
+    page = figure("heads")
+    page.type(sentence)
+    board = page.view.locator(".board").first
+    assert board.locator("span.word").all_inner_texts() == words
+    assert board.locator("button").all_inner_texts() == ["le₁", "chien", "voit", "le₂", "chat", "</s>"]
+    board.locator("button").nth(3).click()
+    assert page.line.startswith("To write le₂, ")
+    for head in (0, 1):
+        weight, key = expected["cross_attention"][head, 3].max(0)
+        assert f"⁨{words[key]}⁩ {weight:.2f}" in page.line
+    page = figure("projections")
+    page.type(sentence)
+    assert page.view.locator("table").first.locator("tbody th").all_inner_texts() == words
+    assert page.view.locator("table").first.locator("thead th").all_inner_texts() == words
+    page = figure("context")
+    page.type(sentence)
+    page.view.locator(".board button").nth(3).click()
+    assert "“the₂” attends to " in page.line and page.line.endswith("Translation: le chien voit le chat")
 
 
 def test_without_positions_the_order_of_words_is_lost(figure: Callable[..., Any], translator: Any) -> None:

@@ -51,13 +51,13 @@ def test_a_page_has_the_weights_rounded_and_tied_ones_once(run: Run, make_run: A
         count = tensor.numel()
         stored = np.frombuffer(weights, "<f2", count, each["offset"]).reshape(each["shape"])
         assert np.array_equal(stored, tensor.numpy().astype(np.float16))
-    offsets = {each["name"]: each["offset"] for each in description["tensors"]}
+    offsets = {tensor["name"]: tensor["offset"] for tensor in description["tensors"]}
     assert offsets["to_logits.weight"] == offsets["target_embedding.tokens.weight"]
 
 
 def test_in_8_bits_each_row_has_its_own_scale(run: Run) -> None:
     description, packs = payload(run, "run", "int8")
-    kinds = {each["kind"] for each in description["tensors"]}
+    kinds = {tensor["kind"] for tensor in description["tensors"]}
     assert kinds == {"int8", "float16"}
     for each in description["tensors"]:
         if each["kind"] == "float16":
@@ -136,16 +136,16 @@ def test_a_page_replaces_an_older_one_and_nothing_else(run_folder: Path, tmp_pat
     assert page == tmp_path / "new" / "run.html"
     first = page.read_bytes()
     assert write_page(run_folder, page, quantization="int8").stat().st_size < len(first)
-    other = tmp_path / "other.html"
-    other.write_text("<!DOCTYPE html><title>mine</title>", encoding="utf-8")
+    second = tmp_path / "other.html"
+    second.write_text("<!DOCTYPE html><title>mine</title>", encoding="utf-8")
     with pytest.raises(RunError, match=r"other.html already exists and is not the page of a run"):
-        write_page(run_folder, other)
+        write_page(run_folder, second)
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(RunError, match="already exists and is not the page of a run"):
         write_page(run_folder, tmp_path / "folder.html")
     with pytest.raises(RunError, match="page"):
-        write_page(run_folder, other / "page.html")
-    assert other.read_text(encoding="utf-8").endswith("mine</title>")
+        write_page(run_folder, second / "page.html")
+    assert second.read_text(encoding="utf-8").endswith("mine</title>")
 
 
 def test_the_page_lies_in_the_run_unless_a_file_is_named(make_run: Any) -> None:

@@ -29,15 +29,15 @@ def search(next_log_probs, beam, longest, end, alpha, change: str = "") -> tuple
     for length in range(longest + 1):
         groups = []
         for hypothesis in running:
-            known = list(hypothesis.tokens)
-            log_probs = next_log_probs(known[-1:] if change == "short" else known).tolist()
+            prefix = list(hypothesis.tokens)
+            log_probs = next_log_probs(prefix[-1:] if change == "short" else prefix).tolist()
             tokens = range(len(log_probs)) if length < longest else [end]
             groups.append([extended(hypothesis, token, log_probs[token]) for token in tokens])
         if change == "own" and len(groups) == beam:
             groups = [[max(group, key=lambda hypothesis: hypothesis.log_prob)] for group in groups]
-        every = [hypothesis for group in groups for hypothesis in group]
+        extensions = [hypothesis for group in groups for hypothesis in group]
         pick = heapq.nsmallest if change == "worst" else heapq.nlargest
-        ranked = pick(len(every), every, key=lambda hypothesis: hypothesis.log_prob)
+        ranked = pick(len(extensions), extensions, key=lambda hypothesis: hypothesis.log_prob)
         top = ranked if change == "far" else ranked[:beam]
         finished += [hypothesis for hypothesis in top if hypothesis.tokens[-1] == end]
         if change == "early" and finished:

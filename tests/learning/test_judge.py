@@ -17,6 +17,7 @@ from attent.learning import check
 from attent.learning.exercise import exercise, exercises
 from attent.learning.judge import Judgment, check_file
 
+DOCS = Path(__file__).parents[2] / "docs"
 NUMBERS = range(1, 7)
 each_exercise = pytest.mark.parametrize("number", NUMBERS)
 
@@ -133,8 +134,22 @@ def test_a_file_is_run(tmp_path: Path) -> None:
             check_file(1, path)
 
 
+@each_exercise
+def test_exercise_and_page_of_the_course_name_each_other(number: int) -> None:
+    chosen = exercise(number)
+    navigation = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
+    (file,) = re.findall(rf"^  - {chosen['page']} [^:\n]+: (learn/\S+\.md)$", navigation, re.M)
+    (name,) = re.findall(rf"^After page {chosen['page']} of the course: (.+)\.$", chosen["task"], re.M)
+    section = (DOCS / "exercises.md").read_text(encoding="utf-8").split(f"\n## {number}. ")[1].split("\n## ")[0]
+    assert f"After page {chosen['page']}, [{name}]({file})" in section
+    line = rf"^\[Exercise {number}\]\(\.\./exercises\.md#({number}-\S+)\) belongs here: `attent learn {number}`, "
+    (anchor,) = re.findall(line, (DOCS / file).read_text(encoding="utf-8"), re.M)
+    row = rf"^{chosen['page']}\. \[.+\]\({file}\), .+ · \[exercise {number}\]\(exercises\.md#{anchor}\)$"
+    assert re.search(row, (DOCS / "index.md").read_text(encoding="utf-8"), re.M)
+
+
 def test_the_page_has_the_functions_of_the_templates_and_the_number_of_mistakes() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "exercises.md").read_text(encoding="utf-8")
+    page = (DOCS / "exercises.md").read_text(encoding="utf-8")
     for number in NUMBERS:
         chosen = exercise(number)
         function = chosen["template"][chosen["template"].index("\ndef ") :].strip()

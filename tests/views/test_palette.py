@@ -29,7 +29,7 @@ XYZ = np.array(
 
 
 def linear(name: str) -> np.ndarray:
-    channels = np.array([int(name[place : place + 2], 16) for place in (1, 3, 5)]) / 255
+    channels = np.array([int(name[start : start + 2], 16) for start in (1, 3, 5)]) / 255
     return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
 
 
@@ -40,17 +40,17 @@ def lab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * root[1] - 16, 500 * (root[0] - root[1]), 200 * (root[1] - root[2])])
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, second: str) -> float:
     """WCAG 2.2, contrast ratio."""
-    dim, bright = sorted(float(XYZ[1] @ linear(each)) for each in (one, other))
+    dim, bright = sorted(float(XYZ[1] @ linear(hex_color)) for hex_color in (first, second))
     return (bright + 0.05) / (dim + 0.05)
 
 
 @SCHEMES
 @pytest.mark.parametrize("vision", VISION)
 def test_roles_are_told_apart(vision: str, dark: bool) -> None:
-    seen = [lab(np.clip(np.array(VISION[vision]) @ linear(color(role, dark=dark)), 0, 1)) for role in ROLES]
-    distances = [float(np.linalg.norm(one - other)) for one, other in itertools.combinations(seen, 2)]
+    colors = [lab(np.clip(np.array(VISION[vision]) @ linear(color(role, dark=dark)), 0, 1)) for role in ROLES]
+    distances = [float(np.linalg.norm(first - second)) for first, second in itertools.combinations(colors, 2)]
     assert min(distances) >= 28
 
 
@@ -63,7 +63,7 @@ def test_text_and_roles_are_legible_on_paper(dark: bool) -> None:
 
 @SCHEMES
 def test_the_scale_of_weights_runs_from_its_ground_in_one_direction(dark: bool) -> None:
-    lightness = [lab(linear(each))[0] for each in palette(dark=dark)["ramp"]]
+    lightness = [lab(linear(name))[0] for name in palette(dark=dark)["ramp"]]
     steps = np.diff(lightness)
     assert (steps > 0).all() if dark else (steps < 0).all()
     assert palette(dark=dark)["ramp"][-1] == color("weight", dark=dark)
@@ -75,9 +75,9 @@ def test_the_scale_of_weights_runs_from_its_ground_in_one_direction(dark: bool) 
 def test_there_is_no_other_palette() -> None:
     files = [path for ending in ("py", "js", "css", "html") for path in SOURCE.rglob(f"*.{ending}")]
     others = {
-        f"{path.relative_to(SOURCE)}: {found}"
+        f"{path.relative_to(SOURCE)}: {match}"
         for path in files
         if path.name != "tokens.css"
-        for found in re.findall(r"#[0-9a-fA-F]{6}\b|\brgba?\(\d|\bhsl\(", path.read_text(encoding="utf-8"))
+        for match in re.findall(r"#[0-9a-fA-F]{6}\b|\brgba?\(\d|\bhsl\(", path.read_text(encoding="utf-8"))
     }
     assert not others

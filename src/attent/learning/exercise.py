@@ -1,6 +1,7 @@
 """Exercises as data: a file each in exercises/, whose name is the number and short name of the exercise.
 
     title       the subject
+    page        the page of the course that comes before it, from 1
     function    the name of the function to write
     returns     the names of its results
     template    the file to fill in; its docstring is the task

@@ -100,8 +100,10 @@ def _outcome(function: Callable[..., Any], inputs: tuple[Any, ...]) -> Outcome:
         results = function(*copy.deepcopy(inputs))
     except (Exception, SystemExit) as error:
         return shortened(printable(f"{type(error).__name__}: {' '.join(str(error).split())}"))
-    several = results if isinstance(results, tuple) else (results,)
-    return tuple(torch.tensor(result) if isinstance(result, int | float) else result for result in several)
+    return tuple(
+        torch.tensor(result) if isinstance(result, int | float) else result
+        for result in (results if isinstance(results, tuple) else (results,))
+    )
 
 
 def _kinds(results: tuple[Any, ...]) -> str:

@@ -32,10 +32,33 @@ def test_a_student_opens_an_exercise_fills_it_in_and_sees_the_picture(attent) ->
     done = attent("learn", 4, "--check")
     assert (done.code, done.err) == (2, [])
     assert done.out[0] == "wrong  one sentence: NotImplementedError: two_heads is still to be written"
-    assert attent("learn", 4, "--hint").out == exercise(4)["hints"]
     solve(4)
     done = attent("learn", 4, "--check")
     assert done.code == 0 and done.out[0] == "right  one sentence" and done.out[4].endswith("head 0")
+
+
+def test_each_call_shows_the_next_hint_and_then_all(attent) -> None:
+    first, second, third = exercise(4)["hints"]
+    for expected in (
+        [first, "2 of 3 hints left"],
+        [second, "1 of 3 hints left"],
+        [third, "0 of 3 hints left"],
+        [first, second, third, "0 of 3 hints left"],
+        [first, second, third, "0 of 3 hints left"],
+    ):
+        done = attent("learn", 4, "--hint")
+        assert (done.code, done.out, done.err) == (0, expected, [])
+    assert FILE.with_suffix(".hints.txt").read_text(encoding="utf-8").splitlines() == [first, second, third]
+    assert not FILE.exists()
+
+
+def test_hints_are_kept_for_each_exercise_and_folder(attent) -> None:
+    attent("learn", 4, "--hint")
+    assert attent("learn", 3, "--hint").out == [exercise(3)["hints"][0], "2 of 3 hints left"]
+    assert attent("learn", 4, "--hint", "--folder", "mine").out == [exercise(4)["hints"][0], "2 of 3 hints left"]
+    assert attent("learn", 4, "--hint").out == [exercise(4)["hints"][1], "1 of 3 hints left"]
+    FILE.with_suffix(".hints.txt").unlink()
+    assert attent("learn", 4, "--hint").out == [exercise(4)["hints"][0], "2 of 3 hints left"]
 
 
 def test_a_file_is_never_overwritten(attent) -> None:
@@ -50,7 +73,11 @@ def test_the_list_shows_the_progress_that_the_files_show(attent) -> None:
     titles = [chosen["title"] for chosen in exercises()]
     done = attent("learn")
     assert (done.code, done.err) == (0, [])
-    assert done.out == [f"{number}  {title:26}not begun" for number, title in enumerate(titles, start=1)]
+    pages = [chosen["page"] for chosen in exercises()]
+    assert done.out == [
+        f"{number}  {title:26}page {page:<4}not begun"
+        for number, (title, page) in enumerate(zip(titles, pages, strict=True), start=1)
+    ]
     assert not Path("exercises").exists()
     for number in (1, 2, 3, 4, 6):
         attent("learn", number)
@@ -59,7 +86,7 @@ def test_the_list_shows_the_progress_that_the_files_show(attent) -> None:
         "def scaled_dot_product(query, key):\n    return query @ key.T / query.shape[-1] ** 0.5\n", encoding="utf-8"
     )
     Path("exercises/3_mask.py").write_text("def masked(", encoding="utf-8")
-    progress = [line[29:] for line in attent("learn").out]
+    progress = [line[38:] for line in attent("learn").out]
     assert progress == [
         "8 of 8 right",
         "3 of 5 right",

@@ -24,8 +24,8 @@ MakePage = Callable[..., Path]
 TRAINING = '[training]\nupdates = 40\nbatch_pairs = 16\nlearning_rate = 1e-2\nprecision = "float32"\nthreads = 1\n'
 SIZES = "layers = 2\nwidth = 16\nfeed_forward = 16\nheads = 2\ndropout = 0.0\n"
 LINES = [
-    f"the {who} {end}"
-    for who in ("dog", "cat", "<b>dog</b>", "black dog", "black cat", "old cat", "old dog", "bird")
+    f"the {subject} {end}"
+    for subject in ("dog", "cat", "<b>dog</b>", "black dog", "black cat", "old cat", "old dog", "bird")
     for end in ("was tired , so it slept .", "was happy .", "slept .")
 ]
 

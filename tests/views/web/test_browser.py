@@ -76,8 +76,8 @@ def test_pointing_at_a_cell_shows_the_maps_own_number(opened: Any) -> None:
         assert f"⁨{TOKENS[row]}⁩ → ⁨{TOKENS[column]}⁩: " in view.inner_text(".map .readout")
 
 
-def wait_for_row(view: Any, place: int) -> None:
-    view.locator(f".rows li[data-place='{place}'][aria-selected=true]").wait_for()
+def wait_for_row(view: Any, row: int) -> None:
+    view.locator(f".rows li[data-place='{row}'][aria-selected=true]").wait_for()
 
 
 def test_a_word_is_linked_to_its_strongest_keys_and_the_other_way(opened: Any) -> None:
@@ -99,9 +99,9 @@ def test_a_word_is_linked_to_its_strongest_keys_and_the_other_way(opened: Any) -
 def test_the_most_peaked_row_is_selected_at_first(opened: Any) -> None:
     scene = make_scene()
     view = opened(scene)
-    most = torch.stack([weights(scene, 1, None, row).max() for row in range(5)])
-    wait_for_row(view, int(most.argmax()))
-    assert view.locator(".map .readout").get_attribute("data-row") == str(int(most.argmax()))
+    maxima = torch.stack([weights(scene, 1, None, row).max() for row in range(5)])
+    wait_for_row(view, int(maxima.argmax()))
+    assert view.locator(".map .readout").get_attribute("data-row") == str(int(maxima.argmax()))
 
 
 def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
@@ -267,8 +267,8 @@ def test_weights_are_seen_over_black_and_white(opened: Any, window: Any, ground:
     pixel = """place => { const canvas = document.querySelector(".picture > canvas");
         const [x, y] = [canvas.width * place[0], canvas.height * place[1]];
         return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].slice(0, 3); }"""
-    places = ([0.25, 0.25], [0.75, 0.25], [0.25, 0.75])
-    strong, none, weak = (np.array(view.evaluate(pixel, place)) for place in places)
+    points = ([0.25, 0.25], [0.75, 0.25], [0.25, 0.75])
+    strong, none, weak = (np.array(view.evaluate(pixel, point)) for point in points)
     window.picture(view, f"over-{ground}")
     # the picture itself is below
     assert none.tolist() == [ground] * 3
@@ -287,9 +287,9 @@ def test_the_scale_of_few_keys_is_0_to_1_and_of_many_by_uniform(opened: Any) -> 
     view = opened(build_scene({"self": torch.eye(12)[None]}))
     assert view.locator(".map .legend span").all_inner_texts()[:2] == ["0", "1"]
     assert luminances(view).min() < 0.2
-    many = torch.full((1, 300, 300), 0.5 / 299)
-    many[0].fill_diagonal_(0.5)
-    view = opened(build_scene({"self": many}))
+    uniform = torch.full((1, 300, 300), 0.5 / 299)
+    uniform[0].fill_diagonal_(0.5)
+    view = opened(build_scene({"self": uniform}))
     assert view.locator(".map .legend span").all_inner_texts()[:2] == ["1× uniform", "8×"]
     assert np.median(luminances(view)) > 0.9
 
@@ -299,7 +299,7 @@ def test_the_scale_of_5000_keys(opened: Any) -> None:
     rows = torch.full((1, 40, 5000), 0.2 / 4992)
     rows[..., :8] = 0.1
     view = opened(
-        build_scene({"self": rows}, [f"k{place}" for place in range(5000)], [f"q{place}" for place in range(40)])
+        build_scene({"self": rows}, [f"k{index}" for index in range(5000)], [f"q{index}" for index in range(40)])
     )
     assert view.locator(".map .legend span").all_inner_texts()[:2] == ["1× uniform", "8×"]
     drawn = luminances(view)

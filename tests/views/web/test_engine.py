@@ -122,8 +122,8 @@ def test_a_language_model_continues_as_python_does(kind: str) -> None:
             assert [step.chosen.piece for step in steps] == [step["text"] for step in answer["steps"]]
             assert [step.is_forced for step in steps] == [step["forced"] for step in answer["steps"]]
             assert list(generation.labels) == answer["labels"]
-            for step, other in zip(steps, answer["steps"], strict=True):
-                for candidate, offered in zip(step.candidates, other["candidates"], strict=True):
+            for step, expected in zip(steps, answer["steps"], strict=True):
+                for candidate, offered in zip(step.candidates, expected["candidates"], strict=True):
                     assert abs(candidate.probability - offered["probability"]) <= BOUND
             read = [*generation.prompt, *(step.chosen.token for step in steps)]
             read = read[: len(answer["maps"]["self.0"][0]) - 1]
@@ -154,8 +154,8 @@ def test_blanks_are_filled_as_python_fills_them(kind: str) -> None:
         for prediction, blank in zip(predictions, answer["blanks"], strict=True):
             assert prediction.position == blank["place"]
             assert [guess.word for guess in prediction.guesses] == [guess["word"] for guess in blank["guesses"]]
-            for guess, other in zip(prediction.guesses, blank["guesses"], strict=True):
-                assert abs(guess.probability - other["probability"]) <= BOUND
+            for guess, expected in zip(prediction.guesses, blank["guesses"], strict=True):
+                assert abs(guess.probability - expected["probability"]) <= BOUND
 
 
 def classifier_run(inputs: Any, size: int, tokenizer: Any, **settings: Any) -> Run:
@@ -236,7 +236,9 @@ def test_groups_are_those_of_scenes() -> None:
         pair = Pair(translator_run(settings))
         scene = build_scene(of_run(pair.run).map("abc", "12"))
         (described,) = pair.ask({"call": "groups", "input": ""})
-        for group, expected in zip(described["groups"], (each.describe() for each in scene.groups), strict=True):
+        for group, expected in zip(
+            described["groups"], (described_group.describe() for described_group in scene.groups), strict=True
+        ):
             assert group == {name: expected[name] for name in group}
 
 
@@ -269,7 +271,7 @@ def test_normalizer_temperature_and_mask_are_replaced() -> None:
     text = "the dog was tired , so [MASK] slept ."
     masks: list[tuple[Any, Any]] = [("causal", Causal()), ({"name": "window", "left": 2, "right": 0}, Window(2, 0))]
     options = [{"normalizer": "sparsemax"}, {"temperature": 0.5}, *({"mask": mask} for mask, _ in masks)]
-    answers = pair.ask(*({"call": "fill", "input": text, "options": each} for each in options))
+    answers = pair.ask(*({"call": "fill", "input": text, "options": option} for option in options))
     plain, *_ = pair.ask({"call": "fill", "input": text})
     weights = [np.array(answer["maps"]["self.0"]) for answer in (plain, *answers)]
     scores = np.log(weights[0])
@@ -372,6 +374,6 @@ def test_in_a_browser_a_page_writes_what_python_writes(window: Any, tmp_path: Pa
         ):
             assert [step["token"] for step in steps] == [*of_run(pair.run).search(text)[0].tokens, EOS]
             # the same script computes the same bits under node
-            for step, other in zip(steps, answer["steps"], strict=True):
-                np.testing.assert_allclose(step["logits"], other["logits"], atol=1e-6)
+            for step, expected in zip(steps, answer["steps"], strict=True):
+                np.testing.assert_allclose(step["logits"], expected["logits"], atol=1e-6)
     assert [address for address in window.requests if not address.startswith("file:")] == []

@@ -110,7 +110,7 @@ def case(
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Return a case for the script, and Python's steps."""
     query, key, value = (part[None, None] for part in tensors)
-    known = {
+    modules = {
         "alibi": positions.Alibi(HEADS),
         "relative_bias": positions.RelativeBias(HEADS),
         "rotary": positions.Rotary(),
@@ -121,64 +121,72 @@ def case(
         query, key, value = (part.expand(1, HEADS, -1, -1) for part in (query, key, value))
         described |= {"head": head, "heads": HEADS}
     if position == "relative_bias":
-        torch.nn.init.normal_(known[position].table)
-        described["table"] = as_matrix(known[position].table.detach())
+        torch.nn.init.normal_(modules[position].table)
+        described["table"] = as_matrix(modules[position].table.detach())
     part = {"top_k": TopK(3), "sigmoid": Sigmoid(-0.5)}.get(normalizer, normalizer)
     call = prepare(
-        query, key, value, score=score, normalizer=part, mask=mask[0], position=known.get(position), query_start=start
+        query, key, value, score=score, normalizer=part, mask=mask[0], position=modules.get(position), query_start=start
     )
     with torch.no_grad():
         computed = steps(*call)
     matrices, numbers = for_script(score)
     sides = dict(zip(("query", "key", "value"), map(as_matrix, tensors), strict=True))
-    asked = {
+    question = {
         **sides, "score": name, "parameters": matrices, "vectors": numbers, "normalizer": normalizer, "mask": mask[1],
         "normal": {"k": 3} if normalizer == "top_k" else {"bias": -0.5} if normalizer == "sigmoid" else {},
         "position": described, "start": start,
     }  # fmt: skip
     own = head if position in ("alibi", "relative_bias") else 0
-    return asked, {name: step[0, own] for name, step in computed.items()}
+    return question, {name: step[0, own] for name, step in computed.items()}
 
 
-def cases(*, every: bool = False) -> list[tuple[dict[str, Any], dict[str, torch.Tensor]]]:
+def cases(*, exhaustive: bool = False) -> list[tuple[dict[str, Any], dict[str, torch.Tensor]]]:
     """Return all combinations of score and normalizer, with masks, positions and kinds of numbers in turn.
 
-    With `every`, also each combination of score, normalizer, mask and position.
+    With `exhaustive`, also each combination of score, normalizer, mask and position.
     """
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
-    kinds, places = ("plain", "huge", "tiny", "ties", "zero"), ("none", "rotary", "alibi", "relative_bias")
-    made = []
+    kinds, position_names = ("plain", "huge", "tiny", "ties", "zero"), ("none", "rotary", "alibi", "relative_bias")
+    results = []
     names = [*tables(3, generator)]
     rounds = chain(
         product(parameterized(1), NORMALIZERS, ("plain", "ties")),
         # masks and positions do not depend on the score
-        product(("scaled_dot",), NORMALIZERS, [*kinds, *names, *places]),
+        product(("scaled_dot",), NORMALIZERS, [*kinds, *names, *position_names]),
     )
-    for number, (name, normalizer, what) in enumerate(rounds, 1):
+    for number, (name, normalizer, variant) in enumerate(rounds, 1):
         length = 1 if number % 7 == 3 else 3 + number % 9
-        mask = what if what in names else names[number % len(names)]
-        place = what if what in places else places[number % 2 if what == "ties" else number % 4]
-        kind = what if what in kinds else "plain"
+        mask = variant if variant in names else names[number % len(names)]
+        position = (
+            variant if variant in position_names else position_names[number % 2 if variant == "ties" else number % 4]
+        )
+        kind = variant if variant in kinds else "plain"
         # a turned huge or equal number is no longer exact, and rounding decides between equal scores
-        place = "none" if kind != "plain" and place == "rotary" else place
+        position = "none" if kind != "plain" and position == "rotary" else position
         start = 0 if mask in ("around", "documents", "selected", "excluded") else number % 3
         score = parameterized(length)[name]
-        made.append(
+        results.append(
             case(
-                tensors(kind, length, generator), score, name, normalizer, tables(length, generator)[mask], place, start
+                tensors(kind, length, generator),
+                score,
+                name,
+                normalizer,
+                tables(length, generator)[mask],
+                position,
+                start,
             )
         )
-    rest = product(parameterized(1), NORMALIZERS, names, places) if every else ()
-    for number, (name, normalizer, mask, place) in enumerate(rest):
+    rest = product(parameterized(1), NORMALIZERS, names, position_names) if exhaustive else ()
+    for number, (name, normalizer, mask, position) in enumerate(rest):
         length = 3 + number % 5
         parts, score = tensors("plain", length, generator), parameterized(length)[name]
-        made.append(case(parts, score, name, normalizer, tables(length, generator)[mask], place, 0))
-    return made
+        results.append(case(parts, score, name, normalizer, tables(length, generator)[mask], position, 0))
+    return results
 
 
-def check(asked: list[dict[str, Any]], answers: list[Any], expected: list[dict[str, torch.Tensor]]) -> None:
-    for question, answer, computed in zip(asked, answers, expected, strict=True):
+def check(questions: list[dict[str, Any]], answers: list[Any], expected: list[dict[str, torch.Tensor]]) -> None:
+    for question, answer, computed in zip(questions, answers, expected, strict=True):
         about = {name: question[name] for name in ("score", "normalizer", "mask", "position", "start")}
         masked = next(computed[name] for name in ("masked", "biased", "scores") if name in computed)
         for name, tensor in {"scores": masked, "weights": computed["weights"], "context": computed["output"]}.items():
@@ -197,20 +205,20 @@ def check(asked: list[dict[str, Any]], answers: list[Any], expected: list[dict[s
 
 @needs_node
 def test_under_node_every_part_computes_what_python_computes() -> None:
-    asked, expected = map(list, zip(*cases(), strict=True))
-    assert len(asked) > 200
-    check(asked, node(bundle("engine/attention") + COMPUTE + NODE, asked), expected)
+    questions, expected = map(list, zip(*cases(), strict=True))
+    assert len(questions) > 200
+    check(questions, node(bundle("engine/attention") + COMPUTE + NODE, questions), expected)
 
 
 @pytest.mark.slow
 def test_in_a_browser_every_part_computes_what_python_computes(window: Any, tmp_path: Path) -> None:
-    asked, expected = map(list, zip(*cases(every=True), strict=True))
-    assert len(asked) > 2_900
-    data = json.dumps(asked)
+    questions, expected = map(list, zip(*cases(exhaustive=True), strict=True))
+    assert len(questions) > 2_900
+    data = json.dumps(questions)
     script = f"{bundle('engine/attention')}{COMPUTE}globalThis.answers = {data}.map(computed);"
     file = tmp_path / "formula.html"
     file.write_text(f"<!DOCTYPE html><meta charset=utf-8><title>x</title><script>{script}</script>", encoding="utf-8")
-    check(asked, window.open(file).evaluate("() => answers"), expected)
+    check(questions, window.open(file).evaluate("() => answers"), expected)
 
 
 @needs_node

@@ -146,11 +146,11 @@ def test_a_token_is_replaced_and_the_rest_is_rewritten(file: Path, translator: A
     rewritten, ids = written(translator, "bad cab", changed)
     ended(page, rewritten)
     assert page.locator(".written .forced").count() == 2
-    places = [place for place, token in enumerate(ids) if token != (tokens + [None] * 99)[place]]
+    places = [index for index, token in enumerate(ids) if token != (tokens + [None] * 99)[index]]
     underlined = page.evaluate(
         "[...document.querySelectorAll('.written li')].flatMap((li, i) => li.classList.contains('changed') ? [i] : [])"
     )
-    assert [place for place in underlined if place < len(ids)] == places
+    assert [index for index in underlined if index < len(ids)] == places
     # and from here on with what is typed
     page.locator(".written button").nth(0).focus()
     page.keyboard.press("Enter")
@@ -221,7 +221,7 @@ def test_a_weight_is_written_out(file: Path, translator: Any, window: Any) -> No
     assert alpha.startswith(f"α of {pieces[2]} → ␣") or alpha.startswith(f"α of {pieces[2]} → c")
     value = lambda text: float(text.replace("−", "-"))  # noqa: E731
     products = re.findall(r"(\(?−?[\d.e−]+\)?)·(\(?−?[\d.e−]+\)?)", number)
-    total = sum(value(one.strip("()")) * value(other.strip("()")) for one, other in products)
+    total = sum(value(left.strip("()")) * value(right.strip("()")) for left, right in products)
     # all seven terms but the smallest
     assert total == pytest.approx(value(number.split(" = ")[-1]), abs=0.1)
     assert re.match(r"score of .* = 0\.35 · \(.*\) = −?[\d.]+$", score)

@@ -46,8 +46,8 @@ def open_page(site: Any, window: Any, tmp_path: Path) -> Any:
 
 def scores(view: Any) -> tuple[float, int]:
     """The alignment error rate and the updates after which it was counted."""
-    seen = view.locator(".scores")
-    return float(seen.get_attribute("data-error") or 1), int(seen.get_attribute("data-updates") or 0)
+    element = view.locator(".scores")
+    return float(element.get_attribute("data-error") or 1), int(element.get_attribute("data-updates") or 0)
 
 
 def train(view: Any) -> None:
@@ -61,6 +61,17 @@ def train(view: Any) -> None:
 
 def wait_for_update(view: Any) -> None:
     view.locator(".status").filter(has_text="update").wait_for()
+
+
+def test_equal_words_are_counted_where_they_are_shown(opened: Any) -> None:
+    view = opened("#text=the+king+likes+the+small+dog")
+    words = ["the₁", "king", "likes", "the₂", "small", "dog"]
+    english, french = view.locator(".board .list").all()
+    assert english.locator("li").all_inner_texts() == words
+    assert french.locator("li").all_inner_texts() == ["le₁", "roi", "aime", "le₂", "petit", "chien"]
+    assert view.locator(".weights").first.locator("thead th").all_inner_texts() == words
+    french.locator("li").nth(3).focus()
+    view.locator(".said").filter(has_text="while writing le₂: ").wait_for()
 
 
 def test_links_grow_out_of_noise(opened: Any, window: Any) -> None:
@@ -170,14 +181,14 @@ def test_axe_finds_nothing_serious_and_nothing_is_beyond_the_window(
 
 
 def test_without_scripts_or_workers_the_still_picture_stays(site: Any, window: Any, tmp_path: Path) -> None:
-    place = '<!DOCTYPE html><meta charset="utf-8"><div id="playground" class="compact">a still picture</div>'
+    page = '<!DOCTYPE html><meta charset="utf-8"><div id="playground" class="compact">a still picture</div>'
     file = tmp_path / "start.html"
-    file.write_text(f"{place}<script>{site.script()}</script>", encoding="utf-8")
+    file.write_text(f"{page}<script>{site.script()}</script>", encoding="utf-8")
     assert window.open(file, java_script_enabled=False).inner_text("#playground") == "a still picture"
     view = window.open(file)
     view.get_by_role("link", name="Change its formula").wait_for()
     assert view.locator("input, select").count() == 0
-    file.write_text(f"{place}<script>delete window.Worker; {site.script()}</script>", encoding="utf-8")
+    file.write_text(f"{page}<script>delete window.Worker; {site.script()}</script>", encoding="utf-8")
     assert window.open(file).inner_text("#playground") == "a still picture"
     file.write_text(site.page(), encoding="utf-8")
     assert "which this browser does not run" in window.open(file, java_script_enabled=False).inner_text("#playground")

@@ -70,9 +70,9 @@ console.log(JSON.stringify(results));
 """
 
 
-def expected(formula: str, given: dict[str, torch.Tensor]) -> torch.Tensor:
-    q, k = given["q"][:, None], given["k"][None]
-    v, d = given["v"][0], q.shape[-1]
+def expected(formula: str, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    q, k = inputs["q"][:, None], inputs["k"][None]
+    v, d = inputs["v"][0], q.shape[-1]
     products = (q * k).sum(-1)
     lengths = q.norm(dim=-1), k.norm(dim=-1)
     return {
@@ -80,8 +80,8 @@ def expected(formula: str, given: dict[str, torch.Tensor]) -> torch.Tensor:
         FORMULAS[1]: lambda: -((q - k) ** 2).sum(-1),
         FORMULAS[2]: lambda: torch.tanh(q + k) @ v,
         FORMULAS[3]: lambda: 0 * products,
-        FORMULAS[4]: lambda: given["q"] @ given["W"] @ given["k"].T,
-        FORMULAS[5]: lambda: torch.tanh(q @ given["W1"].T + k @ given["W2"].T) @ v,
+        FORMULAS[4]: lambda: inputs["q"] @ inputs["W"] @ inputs["k"].T,
+        FORMULAS[5]: lambda: torch.tanh(q @ inputs["W1"].T + k @ inputs["W2"].T) @ v,
         FORMULAS[6]: lambda: 8 * products / (lengths[0] * lengths[1]),
         FORMULAS[7]: lambda: torch.exp(-products.abs()) + lengths[0] ** 1.5 / 4 - 1 / (1 + lengths[1]),
     }[formula]()
@@ -90,15 +90,17 @@ def expected(formula: str, given: dict[str, torch.Tensor]) -> torch.Tensor:
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_scores_and_derivatives_are_those_of_pytorch(formula: str) -> None:
     shapes = {"q": (3, 5), "k": (4, 5), "v": (1, 5), "W": (5, 5), "W1": (5, 5), "W2": (5, 5)}
-    given = {name: torch.randn(shape, dtype=torch.float64, requires_grad=True) for name, shape in shapes.items()}
+    inputs = {name: torch.randn(shape, dtype=torch.float64, requires_grad=True) for name, shape in shapes.items()}
     slopes = torch.randn(12, dtype=torch.float64)
-    values, gradients = node(SCORE, formula, {name: tensor.tolist() for name, tensor in given.items()}, slopes.tolist())
-    scores = expected(formula, given)
+    values, gradients = node(
+        SCORE, formula, {name: tensor.tolist() for name, tensor in inputs.items()}, slopes.tolist()
+    )
+    scores = expected(formula, inputs)
     assert values == pytest.approx(scores.flatten().tolist(), rel=1e-12, abs=1e-12)
     (scores.flatten() @ slopes).backward()
-    for name, tensor in given.items():
-        wanted = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
-        assert gradients[name] == pytest.approx(wanted.flatten().tolist(), rel=1e-10, abs=1e-12), name
+    for name, tensor in inputs.items():
+        gradient = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+        assert gradients[name] == pytest.approx(gradient.flatten().tolist(), rel=1e-10, abs=1e-12), name
 
 
 def test_normalizers_have_the_derivatives_of_finite_differences() -> None:
@@ -187,12 +189,12 @@ def test_what_is_wrong_is_said_in_one_line_with_its_position() -> None:
     }
     for (text, (message, position)), result in zip(wrong.items(), node(TREE, *wrong), strict=True):
         assert isinstance(result, list), text
-        kind, line, found = result
+        kind, line, column = result
         assert kind == "FormulaError", (text, line)
         assert message in line, (text, line)
         assert "\n" not in line
         if len(text) < 60:
-            assert found == position, (text, line)
+            assert column == position, (text, line)
     assert node(TREE, *FORMULAS, " q . k ", "q∗k − 1", "--1", "2^-1", "||q|-|k||") == [
         "/", "negative", "dot", "number", "dot", "dot", "/", "-", "dot", "-", "negative", "^", "abs",
     ]  # fmt: skip
@@ -224,9 +226,9 @@ def test_the_copied_program_follows_the_losses(settings: dict[str, Any], tmp_pat
 
 
 def test_the_same_settings_give_the_same_program() -> None:
-    one, other = node(PROGRAM, {"seed": 1}), node(PROGRAM, {"seed": 2})
-    assert one.replace("SEED, UPDATES = 32, 16, 1,", "SEED, UPDATES = 32, 16, 2,") == other
-    compile(one, "copied.py", "exec")
+    first, second = node(PROGRAM, {"seed": 1}), node(PROGRAM, {"seed": 2})
+    assert first.replace("SEED, UPDATES = 32, 16, 1,", "SEED, UPDATES = 32, 16, 2,") == second
+    compile(first, "copied.py", "exec")
 
 
 def test_an_address_and_its_settings_round_trip() -> None:
@@ -240,5 +242,5 @@ console.log(JSON.stringify(list.map((settings) => [settings, readSettings(addres
         {"formula": "exp(-|q-k|^2 / 2) + 1", "seed": 999999, "text": "a <b> & #c=d % é"},
         {"normalizer": "entmax15", "mask": "causal", "positions": False, "fixed": True, "identity": True},
     ]
-    for given, read in node(script, *settings):
-        assert read == {"settings": given, "wrong": ""}
+    for settings_read, read in node(script, *settings):
+        assert read == {"settings": settings_read, "wrong": ""}

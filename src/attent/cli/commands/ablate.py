@@ -65,35 +65,31 @@ def ablate(
     )
     from attent.alignment.ablation import cost_lines, judge_heads, ranked
     from attent.ops import packed_linear
-    from attent.ops.packed_linear import WeightType
     from attent.runs.folder import MODEL
     from attent.runs.weights import digest
 
     metric = task.metric(metric)
     options = {"target": target, "search": settings} if has_references else {}
     judge = task.judge(stored, file, metric, say, limit=limit, **options)
-    digests = [digest(Path(name)) if Path(name).is_file() else name for name in files]
+    # of packed weights, layers are evaluated in float32, but embeddings and logits are not
+    kind = packed_linear.kind_of(judge.model)
     facts = {
         "format": 1,
         "weights": digest(run / MODEL),
-        "examples": digests,
+        "examples": [digest(Path(name)) if Path(name).is_file() else name for name in files],
         "limit": limit,
         "metric": metric,
         "change": change.value,
+        **({} if kind is packed_linear.WeightType.FLOAT32 else {"dtype": kind.name.lower()}),
+        **({"beam": settings.beam} if metric == "bleu" else {}),
     }
-    if (kind := packed_linear.kind_of(judge.model)) is not WeightType.FLOAT32:
-        # layers are evaluated in float32, but embeddings and logits are not
-        facts["dtype"] = kind.name.lower()
-    if metric == "bleu":
-        facts["beam"] = settings.beam
     ablation, costs = judge_heads(judge, change.value, say, out, facts)
     if as_json:
         write(json.dumps(_values(ablation, ranked(costs)), indent=2))
         return
     unit = f" {judge.metric.unit}" if judge.metric.unit not in ("", judge.metric.name) else ""
     title = f"{judge.metric.name} {ablation.score:.4g}{unit} on {len(judge):,} examples"
-    lines = [f"{title}; cost of setting a head to {change.value}:", *cost_lines(judge.metric, costs)]
-    write("\n".join(lines))
+    write("\n".join((f"{title}; cost of setting a head to {change.value}:", *cost_lines(judge.metric, costs))))
 
 
 def _values(ablation: Ablation, costs: Sequence[HeadCost]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def learn(
         typer.Argument(metavar="NUMBER", help="The exercise, 1 to 6; all of them, with your progress, unless given."),
     ] = None,
     check: Annotated[bool, Help("Run your file; show what is right, what is not, and why. Ctrl-C stops it.")] = False,
-    hint: Annotated[bool, Help("Show hints, the last of which is nearly the code.")] = False,
+    hint: Annotated[bool, Help("Show the next hint; the last one is nearly the code.")] = False,
     out: Annotated[Path | None, Help("With --check, also save the picture.", "FILE.png|svg")] = None,
     folder: Annotated[Path, Help("Folder of your files.")] = Path("exercises"),
 ) -> None:
@@ -36,9 +36,10 @@ def learn(
     )
     if number is None:
         for index, listed in enumerate(exercises(), start=1):
-            write(f"{index}  {listed['title']:26}{_progress(index, folder / listed['file'])}")
+            progress = _progress(index, folder / listed["file"])
+            write(f"{index}  {listed['title']:26}page {listed['page']:<4}{progress}")
     elif hint:
-        write("\n".join(exercise(number)["hints"]))
+        _hint(number, folder / exercise(number)["file"], exercise(number)["hints"])
     elif check:
         _check(number, folder / exercise(number)["file"], out)
     else:
@@ -48,8 +49,17 @@ def learn(
             folder.mkdir(parents=True, exist_ok=True)
             path.write_text(chosen["template"], encoding="utf-8", newline="\n")
             state = "is written"
-        write(chosen["task"])
-        write(f"{path} {state}. Fill in {chosen['function']}, then:\n  attent learn {number} --check")
+        write(f"{chosen['task']}\n{path} {state}. Fill in {chosen['function']}, then:\n  attent learn {number} --check")
+
+
+def _hint(number: int, path: Path, hints: list[str]) -> None:
+    """Print the next hint, or all if none is left, and how many are left; a file beside the exercise keeps them."""
+    record = path.with_suffix(".hints.txt")
+    count = len(record.read_bytes().splitlines()) if record.exists() else 0
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text("".join(f"{hint}\n" for hint in hints[: count + 1]), encoding="utf-8", newline="\n")
+    left = max(len(hints) - count - 1, 0)
+    write("\n".join((*(hints[count : count + 1] or hints), f"{left} of {len(hints)} hints left")))
 
 
 def _check(number: int, path: Path, out: Path | None) -> None:

@@ -104,6 +104,12 @@ export function listed(values, labels) {
   return largest(values, 5).map((place) => `${fenced(labels[place])} ${short(values[place])}`).join(" · ") || "nothing";
 }
 
+/** Labels of which equal ones are counted, so that they can be told apart: the₁ dog sees the₂ cat. */
+export function apart(labels) {
+  const counted = (label, place) => Array.from(String(labels.slice(0, place + 1).filter((other) => other === label).length), (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]).join("");
+  return labels.map((label, place) => (labels.indexOf(label) === labels.lastIndexOf(label) ? label : label + counted(label, place)));
+}
+
 /** A text fenced in, so that what runs the other way leaves what stands around it in place. */
 export function fenced(label) {
   return `\u2068${visible(label)}\u2069`;

@@ -2,7 +2,7 @@
 import { linked, scaleOf, thickness, uniformly } from "../colours.js";
 import { element, moved } from "../elements.js";
 import { Links } from "../links.js";
-import { listed } from "../words.js";
+import { apart, listed } from "../words.js";
 
 export class Board {
   /** `choose(row)` is called for a word of the lower line that is chosen. */
@@ -30,8 +30,8 @@ export class Board {
 
   build(above, below) {
     this.labels = JSON.stringify([above, below]);
-    this.above.replaceChildren(...above.map((text) => element("span", { class: "word", text })));
-    this.below.replaceChildren(...below.map((text, place) => element("button", { type: "button", class: "word", text, on: {
+    this.above.replaceChildren(...apart(above).map((text) => element("span", { class: "word", text })));
+    this.below.replaceChildren(...apart(below).map((text, place) => element("button", { type: "button", class: "word", text, on: {
       click: () => this.choose(place),
       keydown: (event) => {
         const next = moved(event.key, place, below.length);
@@ -46,5 +46,5 @@ export class Board {
 
 /** The largest weights of a row in words, or that they are nearly uniform. */
 export function reading(weights, labels) {
-  return uniformly(Float64Array.from(weights), { ends: ["0", "1"], allowed: () => labels.length }, 0) || listed(weights, labels);
+  return uniformly(Float64Array.from(weights), { ends: ["0", "1"], allowed: () => labels.length }, 0) || listed(weights, apart(labels));
 }

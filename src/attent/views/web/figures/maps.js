@@ -3,6 +3,7 @@ import { painted, scaleOf } from "../colours.js";
 import { choice, element } from "../elements.js";
 import { normalized } from "../formula/attend.js";
 import { dot, timesTransposed } from "../formula/matrix.js";
+import { apart } from "../words.js";
 import { Board, reading } from "./board.js";
 import { framed, oncePerFrame, sentenceField } from "./frame.js";
 import { MatrixTable } from "./matrix_table.js";
@@ -22,7 +23,7 @@ export function projections(place, model) {
     const alone = timesTransposed(x, x).list().map((scores) => [...normalized(scores, "softmax", {}, new Float64Array(scores.length))]);
     tables[0].show(alone, words, words, row);
     tables[1].show(self.heads[head], words, words, row);
-    line.textContent = `${words[row]} attends to: ${reading(alone[row], words)} without projections; ${reading(self.heads[head][row], words)} with W_Q and W_K.`;
+    line.textContent = `${apart(words)[row]} attends to: ${reading(alone[row], words)} without projections; ${reading(self.heads[head][row], words)} with W_Q and W_K.`;
   };
   const redraw = oncePerFrame(draw);
   const tables = ["softmax(ssᵀ)", "with W_Q and W_K"].map((title) => new MatrixTable(title, (chosen) => { row = chosen; redraw(); }));
@@ -52,7 +53,7 @@ export function context(place, model) {
     const own = vectors(encoded, row);
     rows.show(null, vectors(compared, Math.max(same, 0)).map((vector, part) => cosine(vector, own[part])));
     rows.node.hidden = same < 0;
-    line.textContent = `In head ${head}, “${words[row]}” attends to ${reading(weights, words)}. Translation: ${model.text(ids)}`;
+    line.textContent = `In head ${head}, “${apart(words)[row]}” attends to ${reading(weights, words)}. Translation: ${model.text(ids)}`;
   };
   const redraw = oncePerFrame(draw);
   const board = new Board("this sentence in the encoder: choose a word below", (chosen) => { row = chosen; redraw(); });
@@ -72,7 +73,7 @@ export function heads(place, model) {
     boards.forEach((board, side) => board.show(words, labels, rows[side], row));
     const shared = rows[0].map((weight, key) => (weight + rows[1][key]) / 2);
     const read = chosen.map((head, side) => `head ${head} reads ${reading(rows[side], words)}`).join("; ");
-    line.textContent = `To write ${labels[row]}, ${read}. A single head with both would have to share its weight: ${reading(shared, words)}.`;
+    line.textContent = `To write ${apart(labels)[row]}, ${read}. A single head with both would have to share its weight: ${reading(shared, words)}.`;
   };
   const redraw = oncePerFrame(draw);
   const boards = ["left", "right"].map((side) => new Board(`${side} head: choose a word below`, (next) => { row = next; redraw(); }));
@@ -103,7 +104,7 @@ export function seeing(place, model) {
     });
     board.show(columns, rows, maps[head][row], row);
     matrix.show(maps[head], rows, columns, row);
-    line.textContent = `${GROUPS[group]}, head ${head}: ${group ? "to write " : ""}${rows[row]}, the weights are ${reading(maps[head][row], columns)}.`;
+    line.textContent = `${GROUPS[group]}, head ${head}: ${group ? "to write " : ""}${apart(rows)[row]}, the weights are ${reading(maps[head][row], columns)}.`;
   };
   const redraw = oncePerFrame(draw);
   const choose = (next) => { row = next; redraw(); };

@@ -1,6 +1,7 @@
 // A matrix of weights as cells with digits, in which one row is lit.
 import { shade } from "../colours.js";
 import { element } from "../elements.js";
+import { apart } from "../words.js";
 import { digits } from "./frame.js";
 
 export class MatrixTable {
@@ -17,7 +18,8 @@ export class MatrixTable {
   }
 
   /** Show weights by row; `lit` is the row that the figure speaks of. Hidden cells have the weight null; `top` is full on the scale. */
-  show(weights, rows, columns, lit, top = 1) {
+  show(weights, queries, keys, lit, top = 1) {
+    const [rows, columns] = [apart(queries), apart(keys)];
     if (this.labels !== JSON.stringify([rows, columns])) this.build(rows, columns);
     this.cells.forEach((line, row) => line.forEach((cell, column) => {
       const weight = weights[row][column];

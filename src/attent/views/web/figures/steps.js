@@ -2,6 +2,7 @@
 import { shade } from "../colours.js";
 import { choice, element, moved } from "../elements.js";
 import { normalized } from "../formula/attend.js";
+import { apart } from "../words.js";
 import { Board, reading } from "./board.js";
 import { digits, framed, oncePerFrame, sentenceField, slider } from "./frame.js";
 import { MatrixTable } from "./matrix_table.js";
@@ -23,7 +24,7 @@ export function recurrent(place, { sentences }) {
     vector.replaceChildren(...words.map((text) => element("span", { class: "word", text })), element("span", { class: "word one", text: "c: 64 numbers" }));
     written.replaceChildren(...fixed.slice(0, step + 1).map((text, at) => element(text === right[at] ? "span" : "del", { class: "word", text })));
     const own = fixed[step] === undefined ? "has ended" : `writes ${fixed[step]}${fixed[step] === right[step] ? "" : `, where ${right[step] ?? "nothing"} is right`}`;
-    line.textContent = `Step ${step + 1}: with attention, the network writes ${attention[step]} and reads ${reading(weights[step], words)}. With one fixed vector, it ${own}.`;
+    line.textContent = `Step ${step + 1}: with attention, the network writes ${apart(attention)[step]} and reads ${reading(weights[step], words)}. With one fixed vector, it ${own}.`;
   };
   const redraw = oncePerFrame(draw);
   const board = new Board("attention: a new average at each step", (next) => set(input, next));
@@ -57,7 +58,7 @@ export function transformer(place, model) {
   const encoderPart = (part) => {
     const { words, encoded } = found;
     row = Math.min(row, words.length - 1);
-    if (part === 1) return [encoded.self.heads[0], words, words, row, `${words[row]} attends to ${reading(encoded.self.heads[0][row], words)} (head 0).`];
+    if (part === 1) return [encoded.self.heads[0], words, words, row, `${apart(words)[row]} attends to ${reading(encoded.self.heads[0][row], words)} (head 0).`];
     const said = part ? "what the decoder will read" : "each word's embedding plus its position";
     return [first(part ? encoded.memory : encoded.x), words, features, row, `${words.length} vectors of 64 numbers, ${said}; the first ${FEATURES} of each.`];
   };
@@ -71,7 +72,7 @@ export function transformer(place, model) {
     }
     const weights = decoded[part ? "cross" : "self"].heads[0].slice(0, step + 1).map((own) => (part ? own : own.slice(0, step + 1)));
     const keys = part ? words : read;
-    return [weights, writing, keys, step, `${given}to write ${labels[step]}, the decoder attends to ${reading(weights[step], keys)}${part ? " of the memory" : ""} (head 0).`];
+    return [weights, writing, keys, step, `${given}to write ${apart(labels)[step]}, the decoder attends to ${reading(weights[step], keys)}${part ? " of the memory" : ""} (head 0).`];
   };
   const draw = () => {
     const late = moment - ENCODER.length;

@@ -2,6 +2,7 @@
 import { linked, onScheme, scaleOf, shade, share, thickness } from "../colours.js";
 import { element, moved } from "../elements.js";
 import { Links } from "../links.js";
+import { apart } from "../words.js";
 
 export class Board {
   constructor() {
@@ -20,8 +21,9 @@ export class Board {
 
   /** Show source and rows, texts as arrays of words, and weights (rows, source); without `whole`, no matrices. */
   show(shown, whole = true) {
-    this.shown = shown;
-    const { source, rows, weights, own, isDistribution } = shown;
+    const { weights, own, isDistribution } = shown;
+    const [source, rows] = [apart(shown.source), apart(shown.rows)];
+    this.shown = { ...shown, source, rows };
     [source, rows].forEach((words, side) => this.write(this.lists[side], words));
     this.scale = scaleOf({ measure: "weights", distribution: isDistribution, width: source.length, height: rows.length, causal: false }, Math.max(...weights, 0));
     this.rows = rows.map((_, row) => weights.slice(row * source.length, (row + 1) * source.length));
