@@ -157,7 +157,7 @@ def test_files_that_have_no_end_are_refused_at_once(run: Path, name: str) -> Non
         start = time.monotonic()
         with pytest.raises(RunError, match=rf"{name.rpartition('/')[2]} ") as caught:
             LOADERS["resume" if name.startswith("checkpoints") else "load"](run)
-        assert time.monotonic() - start < 2, kind
+        assert time.monotonic() - start < 10, kind
         assert "\n" not in str(caught.value)
 
 

@@ -285,7 +285,9 @@ def test_pages_show_their_live_figures_below_the_still_content_which_is_there_wi
             without_scripts.locator(f"#{name} :is(pre, img, table)").first.is_visible()
             and not without_scripts.locator(".live").count()
         )
-        content, live = (opened.locator(f"#{name} {part}").first.bounding_box() for part in (":is(pre, img, table)", ".live"))
+        content, live = (
+            opened.locator(f"#{name} {part}").first.bounding_box() for part in (":is(pre, img, table)", ".live")
+        )
         assert live["y"] >= content["y"] + content["height"] and live["height"] > 150
         assert opened.locator(f"#{name} .sum").inner_text()
         assert not window.serious_faults(opened), page

@@ -136,10 +136,18 @@ def test_position_bias_and_causality_together() -> None:
     torch.testing.assert_close(masked.transpose(1, 2), (query @ key.mT / 2 + 2 * bias).softmax(-1) @ value)
 
 
+def test_sinks_take_a_share_of_the_weights() -> None:
+    query = torch.randn(1, 2, 3, 4)
+    context, _ = module.attention(nn.Module(), query, query, query, torch.zeros(1, 1, 3, 3), s_aux=torch.ones(2))
+    scores = query @ query.mT / 2
+    weights = scores.exp() / (scores.exp().sum(-1, keepdim=True) + torch.tensor(1.0).exp())
+    torch.testing.assert_close(context, (weights @ query).transpose(1, 2))
+
+
 def test_what_we_do_not_have_is_refused() -> None:
     query = torch.randn(1, 2, 3, 4)
-    with pytest.raises(ImplementationError, match="sinks"):
-        module.attention(nn.Module(), query, query, query, None, s_aux=torch.zeros(2))
+    with pytest.raises(ImplementationError, match=r"sinks \(sinks\)"):
+        module.attention(nn.Module(), query, query, query, None, sinks=torch.zeros(2))
     with pytest.raises(ImplementationError, match="paged cache"):
         module.attention(nn.Module(), query, query, query, None, cache=object())
     for name in ("indices", "block_indices"):

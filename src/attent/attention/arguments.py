@@ -18,6 +18,7 @@ from attent.attention.call import Call, Prepared
 from attent.attention.mask_info import visible_keys_of
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
+from attent.attention.normalizers.softmax import Softmax
 from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError, brief
 from attent.ops.eligibility import is_autocast, is_known_true, is_readable
 
@@ -31,6 +32,7 @@ def prepare(
     normalizer: str | Normalizer = "softmax",
     mask: str | Mask | Tensor | None = None,
     bias: Tensor | None = None,
+    sink: Tensor | None = None,
     soft_cap: float | None = None,
     position: str | Position | None = None,
     query_start: int | Tensor | None = None,
@@ -53,7 +55,7 @@ def prepare(
         query, features, value = with_four_axes
     inputs = _Inputs(query.shape, features.shape, value.shape, query.dtype, query.device, axes, lowered)
     has_options = lowered or not (
-        bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0
+        bias is sink is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0
     )
     # torch.compile does not trace through an lru_cache
     if not has_options and _are_names(score, normalizer, mask) and not torch.compiler.is_compiling():
@@ -63,7 +65,7 @@ def prepare(
         return Prepared(_with_score_for_inputs(call, query, features), query, LoweredSide(features), value)
     position = choices.position(position)
     call = _build_call(
-        inputs, score, normalizer, mask, bias=bias, soft_cap=soft_cap, position=position,
+        inputs, score, normalizer, mask, bias=bias, sink=sink, soft_cap=soft_cap, position=position,
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     if position is not None and position.rotates:
@@ -117,6 +119,7 @@ def _build_call(
     mask: str | Mask | Tensor | None,
     *,
     bias: Tensor | None = None,
+    sink: Tensor | None = None,
     soft_cap: float | None = None,
     position: Position | None = None,
     query_start: int | Tensor | None = None,
@@ -159,8 +162,9 @@ def _build_call(
         lowered=lowered,
         axes=axes,
         weighting=_checked_weighting(weighting, full),
+        sink=None if sink is None else _checked_sink(sink, normalizer, dtype, heads),
     )
-    _check_device(device, bias=call.bias, query_start=call.start, lengths=lengths)
+    _check_device(device, bias=call.bias, sink=sink, query_start=call.start, lengths=lengths)
     return call
 
 
@@ -192,6 +196,16 @@ def _checked_weighting(weighting: Weighting | None, shape: tuple[int, int, int, 
         raise ArgumentError(f"weighting must be a Weighting, got {brief(weighting)}")
     weighting.check(*shape)
     return weighting
+
+
+def _checked_sink(sink: object, normalizer: Normalizer, dtype: torch.dtype, heads: int) -> Tensor:
+    """Return sinks (H,) as (1, H, 1, 1), in the type in which scores are summed."""
+    if not isinstance(sink, Tensor) or not sink.is_floating_point() or tuple(sink.shape) != (heads,):
+        actual = f"{sink.dtype} {tuple(sink.shape)}" if isinstance(sink, Tensor) else brief(sink)
+        raise ShapeError(f"sink must be floating point, one logit for each head, (H,) = ({heads},), got {actual}")
+    if not isinstance(normalizer, Softmax):
+        raise ArgumentError(f"a sink is a term of the softmax, which {type(normalizer).__name__} does not have")
+    return sink.to(torch.promote_types(dtype, torch.float32))[None, :, None, None]
 
 
 def _with_one_dtype(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -51,6 +51,7 @@ def attend(
     normalizer: str | Normalizer = ...,
     mask: str | Mask | Tensor | None = ...,
     bias: Tensor | None = ...,
+    sink: Tensor | None = ...,
     soft_cap: float | None = ...,
     position: str | Position | None = ...,
     query_start: int | Tensor | None = ...,
@@ -73,6 +74,7 @@ def attend(
     normalizer: str | Normalizer = ...,
     mask: str | Mask | Tensor | None = ...,
     bias: Tensor | None = ...,
+    sink: Tensor | None = ...,
     soft_cap: float | None = ...,
     position: str | Position | None = ...,
     query_start: int | Tensor | None = ...,
@@ -95,6 +97,7 @@ def attend(
     normalizer: str | Normalizer = "softmax",
     mask: str | Mask | Tensor | None = None,
     bias: Tensor | None = None,
+    sink: Tensor | None = None,
     soft_cap: float | None = None,
     position: str | Position | None = None,
     query_start: int | Tensor | None = None,
@@ -107,8 +110,8 @@ def attend(
 ) -> Tensor | tuple[Tensor, AttentionMap]:
     """Compute Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query over the database D = {(k₁, v₁) … (kₙ, vₙ)}.
 
-    The order is score → soft cap → bias → mask → normalize → weighting → dropout → mix. Scores are summed and
-    normalized in float32 at least. A query that may see no key returns zeros. The general form: Bahdanau, Cho and
+    The order is score → soft cap → bias → mask → normalize, with a sink → weighting → dropout → mix. Scores are summed
+    and normalized in float32 at least. A query that may see no key returns zeros. The general form: Bahdanau, Cho and
     Bengio 2015, eq. 5–6 (arXiv:1409.0473); the names query, key, value: Vaswani et al. 2017, §3.2 (arXiv:1706.03762).
 
     Args:
@@ -121,6 +124,8 @@ def attend(
         mask: which query may see which key: "causal", a Mask, a boolean tensor (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) in
             which True means "may attend".
         bias: a float term (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) added to the scores; −∞ hides a pair.
+        sink: a logit for each head, (H,), that joins the softmax of each row and has no value: weights then sum to less
+            than one (gpt-oss, arXiv:2508.10925, §2.1; "attention is off by one" is a sink of 0).
         soft_cap: c > 0 turns a score s into c·tanh(s/c) (Gemma 2, arXiv:2408.00118, §2).
         position: "rotary", "alibi", or a Position.
         query_start: the first query's position, in tokens, one number or (B,); by default Tk − Tq, or lengths − Tq.
@@ -142,8 +147,9 @@ def attend(
         ImplementationError: the requested implementation cannot serve this call.
     """
     prepared = prepare(
-        query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap,
-        position=position, query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
+        query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, sink=sink,
+        soft_cap=soft_cap, position=position, query_start=query_start, lengths=lengths, weighting=weighting,
+        dropout=dropout, seed=seed,
     )  # fmt: skip
     return _report_map(prepared, run(prepared, implementation), return_map=return_map)
 
@@ -202,6 +208,7 @@ def explain(
     normalizer: str | Normalizer = "softmax",
     mask: str | Mask | Tensor | None = None,
     bias: Tensor | None = None,
+    sink: Tensor | None = None,
     soft_cap: float | None = None,
     position: str | Position | None = None,
     query_start: int | Tensor | None = None,
@@ -220,8 +227,9 @@ def explain(
     Raises: what `attend` raises.
     """
     prepared = prepare(
-        query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap,
-        position=position, query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
+        query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, sink=sink,
+        soft_cap=soft_cap, position=position, query_start=query_start, lengths=lengths, weighting=weighting,
+        dropout=dropout, seed=seed,
     )  # fmt: skip
     plan = select.plan(prepared, IMPLEMENTATIONS, implementation, with_reasons=True)
     row = current_row().name if implementation == "auto" and dense.unsupported(prepared.call) is None else None

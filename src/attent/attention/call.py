@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attent.attention.base import KeyRange, LoweredSide, Mask, Normalizer, Pairs, Position, Score, Weighting
 
@@ -39,13 +40,15 @@ class Call:
     # the number of axes of the caller's tensors
     axes: int
     weighting: Weighting | None = None
+    # a logit without a value in each head's softmax, in the accumulation type, (1, H, 1, 1)
+    sink: Tensor | None = None
     # changes the scores of some pairs, after the bias
     score_mod: Callable[[Tensor, Pairs], Tensor] | None = None
 
     @property
     def is_distribution(self) -> bool:
         """True if the weights of each row that is not fully masked are nonnegative and sum to one."""
-        return self.normalizer.is_distribution and self.weighting is None
+        return self.normalizer.is_distribution and self.weighting is None and self.sink is None
 
     @property
     def is_empty(self) -> bool:
@@ -101,6 +104,20 @@ class Call:
         bias, minimum = bias.to(self.accumulation_dtype), torch.finfo(self.accumulation_dtype).min / 2
         # not clamp: PyTorch 2.15 changed its gradient at the bound
         return bias.masked_fill(bias < minimum, minimum)
+
+    def share_of_keys(self, scores: Tensor, heads: slice = slice(None)) -> Tensor:
+        """Return the share of each row's softmax that the sink leaves to the keys, (B, H, Tq, 1).
+
+        Args:
+            scores: (B, H, Tq, Tk), −∞ for hidden pairs.
+            heads: the heads of these scores.
+        """
+        assert self.sink is not None
+        # −∞ has no gradient in a row without keys
+        lowest = torch.finfo(scores.dtype).min
+        total = scores.masked_fill(scores < lowest, lowest).logsumexp(-1, keepdim=True)
+        # not the sigmoid, whose gradient loses the digits of a small share of the sink
+        return F.softplus(self.sink[:, heads] - total).neg().exp()
 
     def repeat_kv(self, features: Tensor) -> Tensor:
         """Return keys or values (B, G, …) repeated for the query heads that share them: (B, H, …)."""

@@ -42,6 +42,7 @@ class MultiHeadAttention(nn.Module):
         score: a name, built for these widths with parameters for each head, or a Score or function.
         normalizer: a name or a Normalizer.
         position: rotary, alibi or relative_bias, by name or as a module.
+        sink: whether each head learns a logit without a value in its softmax; see attend.
         soft_cap: see attend.
         dropout: the share of weights dropped in training, in [0, 1).
 
@@ -64,6 +65,7 @@ class MultiHeadAttention(nn.Module):
         score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
         normalizer: str | Normalizer = "softmax",
         position: str | Position | None = None,
+        sink: bool = False,
         soft_cap: float | None = None,
         dropout: float = 0.0,
     ) -> None:
@@ -87,6 +89,7 @@ class MultiHeadAttention(nn.Module):
         # the attribute's name is part of the state_dict of a normalizer with parameters
         self.normalizer = choices.normalizer(normalizer)
         self.position = choices.position_for(position, heads)
+        self.sink = nn.Parameter(torch.zeros(heads)) if sink else None
         self.soft_cap, self.dropout = soft_cap, dropout
 
     @classmethod
@@ -276,6 +279,7 @@ class MultiHeadAttention(nn.Module):
             normalizer=self.normalizer,
             mask=mask,
             bias=bias,
+            sink=self.sink,
             soft_cap=self.soft_cap,
             position=self.position,
             query_start=query_start,

@@ -119,6 +119,8 @@ def steps_to_weights(
         weights = call.normalizer.of_masked(_last(intermediates), allowed)
     else:
         weights = call.normalizer(_last(intermediates))
+    if call.sink is not None:
+        weights = weights * call.share_of_keys(_last(intermediates))
     if call.weighting is not None:
         intermediates["normalised"] = weights
         weights = weights * call.weighting.factors(pairs).to(weights.dtype)

@@ -110,6 +110,7 @@ def attention(
     is_causal: bool | None = None,
     softcap: float | None = None,
     position_bias: Tensor | None = None,
+    s_aux: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attend for a model's attention module, in transformers' signature.
@@ -125,13 +126,14 @@ def attention(
         is_causal: queries see only earlier keys, if there is no mask; the module's `is_causal` if not given.
         softcap: see `soft_cap` in attend.
         position_bias: a float term added to the scores, such as T5's.
+        s_aux: sinks, (H,), such as gpt-oss'; see `sink` in attend.
         options: `output_attentions`, and arguments of other implementations.
 
     Returns:
         The contexts (B, Tq, H, Dv), and the weights before dropout, (B, H, Tq, Tk); None without `output_attentions`.
 
     Raises:
-        ImplementationError: the model needs a feature that attend does not have, such as sinks or a paged cache.
+        ImplementationError: the model needs a feature that attend does not have, such as a paged cache.
     """
     _check_options(module, options)
     queries, keys = query.shape[2], key.shape[2]
@@ -149,6 +151,7 @@ def attention(
         score=ScaledDot(scaling),
         mask=mask,
         bias=bias,
+        sink=s_aux,
         soft_cap=softcap,
         query_start=0 if is_masked_causally else None,
         dropout=dropout,

@@ -55,7 +55,7 @@ class DenseAttention:
         seed: the seed for `attent.ops.dropout`.
     """
 
-    reference: Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
+    reference: Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None], Tensor]
     scale: float
     begin: Tensor | None = None
     end: Tensor | None = None
@@ -64,7 +64,13 @@ class DenseAttention:
     seed: int = 0
 
     def __call__(
-        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, offset_bias: Tensor | None = None
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None = None,
+        offset_bias: Tensor | None = None,
+        sink: Tensor | None = None,
     ) -> Tensor:
         """Return the context, (B, H, Tq, Dv), of queries (B, H, Tq, D), keys (B, G, Tk, D) and values (B, G, Tk, Dv).
 
@@ -76,9 +82,10 @@ class DenseAttention:
                 `LEAST_BIAS` are clamped to it.
             offset_bias: a term added to the scores by offset, −∞ for hidden pairs; that of query i and key j is at
                 i − j + Tk − 1, float32 (H|1, Tq + Tk − 1).
+            sink: a logit without a value in each head's softmax, float32 (1, H, 1, 1).
         """
         offset_bias = None if offset_bias is None else offset_bias.contiguous()
-        tensors = query, key, value, bias, offset_bias
+        tensors = query, key, value, bias, offset_bias, sink
         if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
             return _DenseAttention.apply(*tensors, self)
         return self.forward(*tensors)
@@ -90,6 +97,7 @@ class DenseAttention:
         value: Tensor,
         bias: Tensor | None = None,
         offset_bias: Tensor | None = None,
+        sink: Tensor | None = None,
         statistics: Tensor | None = None,
     ) -> Tensor:
         """Return the context in the dtype of the values; in memory, a query's heads are side by side.
@@ -100,13 +108,21 @@ class DenseAttention:
             value: (B, G, Tk, Dv).
             bias: the bias of pairs, as in `__call__`.
             offset_bias: the bias of offsets, as in `__call__`.
-            statistics: receives the maximum of each row's scores and the inverse of its sum, float32 (2, B, H, Tq).
+            sink: the logit of each head, as in `__call__`.
+            statistics: receives the maximum of each row's scores and the inverse of its sum, which includes the sink,
+                float32 (2, B, H, Tq).
         """
+        if sink is not None and statistics is None:
+            statistics = query.new_empty(2, *query.shape[:3], dtype=torch.float32)
         query, key, value = (_with_unit_stride(tensor) for tensor in (query, key, value))
         context = value.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
         layout = self._layout(query, key, value, bias, offset_bias)
         inputs = query, key, value, self.begin, self.end, bias, offset_bias
         self._run("attent_dense_attention_context", *inputs, context, statistics, layout)
+        if sink is not None and statistics is not None:
+            share = (1.0 + _mass(sink, statistics)).reciprocal()
+            context *= share.transpose(1, 2)[..., None]
+            statistics[1] *= share
         return context.transpose(1, 2)
 
     def backward(
@@ -175,6 +191,12 @@ class DenseAttention:
         )
 
 
+def _mass(sink: Tensor, statistics: Tensor) -> Tensor:
+    """Return the ratio of a sink to the sum of the statistics, (B, H, Tq); 0 in rows that see no key."""
+    maximum, inverse = statistics
+    return ((sink[..., 0] - maximum).exp() * inverse).nan_to_num(0.0, torch.inf)
+
+
 def _strides_of_shared(bias: Tensor | None) -> list[int]:
     """Return the strides of a bias, 0 along axes of size 1, which are broadcast."""
     if bias is None:
@@ -196,11 +218,12 @@ class _DenseAttention(torch.autograd.Function):
         value: Tensor,
         bias: Tensor | None,
         offset_bias: Tensor | None,
+        sink: Tensor | None,
         attention: DenseAttention,
     ) -> Tensor:
         statistics = query.new_empty(2, *query.shape[:3], dtype=torch.float32)
-        context = attention.forward(query, key, value, bias, offset_bias, statistics)
-        ctx.save_for_backward(query, key, value, bias, offset_bias, context, statistics)
+        context = attention.forward(query, key, value, bias, offset_bias, sink, statistics)
+        ctx.save_for_backward(query, key, value, bias, offset_bias, sink, context, statistics)
         ctx.attention = attention
         return context
 
@@ -209,12 +232,17 @@ class _DenseAttention(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         # read only once, as activation checkpointing requires
         *tensors, context, statistics = ctx.saved_tensors
-        bias_needs_grad, offset_bias_needs_grad = ctx.needs_input_grad[3:5]
+        bias_needs_grad, offset_bias_needs_grad, sink_needs_grad = ctx.needs_input_grad[3:6]
         if needs_double_backward(gradient):
-            needs_grad = True, True, True, bias_needs_grad, offset_bias_needs_grad
+            needs_grad = True, True, True, bias_needs_grad, offset_bias_needs_grad, sink_needs_grad
             return *double_backward(ctx.attention.reference, tensors, gradient, needs_grad), None
         gradients = ctx.attention.backward(
-            tuple(tensors), context, statistics, gradient,
+            tuple(tensors[:5]), context, statistics, gradient,
             bias_needs_grad=bias_needs_grad, offset_bias_needs_grad=offset_bias_needs_grad,
         )  # fmt: skip
-        return *gradients, None
+        of_sink = None
+        if sink_needs_grad:
+            # the sink's weight times what the other weights give
+            mixed = (gradient.float() * context.float()).sum(-1)
+            of_sink = -(_mass(tensors[5], statistics) * mixed).sum((0, 2))[None, :, None, None]
+        return *gradients, of_sink, None

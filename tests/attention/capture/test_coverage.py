@@ -70,9 +70,9 @@ class ByFunction(nn.Module):
         return attended(self, features)
 
 
-class WithSinks(Dispatching):
+class WithPages(Dispatching):
     def forward(self, features: Tensor) -> Tensor:
-        return FUNCTIONS["attent"](self, features, s_aux=features)
+        return FUNCTIONS["attent"](self, features, cache=features)
 
 
 class HoldingAttention(nn.Module):
@@ -131,7 +131,7 @@ def test_a_class_that_looks_its_function_up_dispatches() -> None:
     assert all(map(is_dispatching, (Dispatching, ByFunction)))
     assert not any(map(is_dispatching, (HoldingAttention, OwnAttention, Decoder, nn.MultiheadAttention)))
     # what attend does not have is read from the arguments
-    assert needs_unsupported(WithSinks)
+    assert needs_unsupported(WithPages)
     assert not needs_unsupported(Dispatching)
 
 

@@ -21,7 +21,7 @@ from attent.attention.call import Call, Prepared
 from attent.ops.dense_attention import DTYPES, DenseAttention, is_compiled
 from attent.ops.eligibility import can_run_native, is_transformed
 
-CAPABILITIES = frozenset({"bias", "dropout", "position bias", "soft cap"})
+CAPABILITIES = frozenset({"bias", "dropout", "position bias", "sink", "soft cap"})
 
 
 def unsupported(call: Call) -> str | None:
@@ -50,7 +50,7 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     seed = 0 if call.seed is None else int(call.seed)
     begin, end, bias = _mask_terms(call)
     dense = DenseAttention(partial(_plain, call), scale, begin, end, call.soft_cap, call.dropout, seed)
-    return dense(query, key.features, value, bias, _offset_bias(call))
+    return dense(query, key.features, value, bias, _offset_bias(call), call.sink)
 
 
 def _mask_terms(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -109,9 +109,17 @@ class _OffsetBias(Position):
 
 
 def _plain(
-    call: Call, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, offset_bias: Tensor | None
+    call: Call,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    offset_bias: Tensor | None,
+    sink: Tensor | None,
 ) -> Tensor:
     """Compute the context by operations that PyTorch can differentiate."""
-    call = replace(call, bias=bias, position=None if offset_bias is None else _OffsetBias(offset_bias, call.keys))
+    call = replace(
+        call, bias=bias, sink=sink, position=None if offset_bias is None else _OffsetBias(offset_bias, call.keys)
+    )
     prepared = Prepared(call, query, LoweredSide(key), value)
     return reference.run(*prepared) if is_transformed() else tiled.choose(prepared).run(*prepared)

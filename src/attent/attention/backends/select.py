@@ -67,12 +67,14 @@ def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
 
     Args:
         call: the call.
-        capabilities: of "soft cap", "position bias", "bias", "dropout" and "gpu".
+        capabilities: of "soft cap", "position bias", "bias", "sink", "dropout" and "gpu".
     """
     if not isinstance(call.normalizer, Softmax):
         return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
     if call.score_mod is not None:
         return "it has no function of the scores"
+    if call.sink is not None and "sink" not in capabilities:
+        return "it has no sink"
     if call.soft_cap is not None and "soft cap" not in capabilities:
         return "it has no soft cap"
     if call.dropout and "dropout" not in capabilities:

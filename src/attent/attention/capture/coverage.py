@@ -17,7 +17,6 @@ from torch import nn
 
 # Keyword arguments of attention functions for features that change the result and that `attend` does not have.
 UNSUPPORTED = {
-    "s_aux": "sinks (s_aux)",
     "sinks": "sinks (sinks)",
     "indices": "keys selected by an indexer (indices)",
     "block_indices": "keys selected by an indexer (block_indices)",
