@@ -1,6 +1,6 @@
 """Dot-product attention on a CPU beside scaled_dot_product_attention.
 
-Parts: plain, 16 bits, dropout, short shapes, a window, a user-defined score, memory.
+Parts: plain, 16 bits, dropout, short shapes, a window, a user-defined score, sinks, memory.
 """
 
 from __future__ import annotations
@@ -273,6 +273,42 @@ def own() -> None:
     )
 
 
+def eager_with_sinks(query: Tensor, key: Tensor, value: Tensor, sink: Tensor) -> Tensor:
+    """Compute causal attention with sinks as transformers' eager function of gpt-oss does: with one more column."""
+    hidden = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).triu(1)
+    scores = (query @ key.mT * query.shape[-1] ** -0.5).masked_fill(hidden, -torch.inf)
+    column = sink[None, :, None, None].expand(*scores.shape[:3], 1).to(scores.dtype)
+    return torch.cat((scores, column), -1).softmax(-1)[..., :-1] @ value
+
+
+def sinks() -> None:
+    """Measure causal attention with a sink for each head beside the same without, and beside the eager form."""
+    head("Sinks, causal, 8 heads of 64, forward and forward + backward")
+    rows = []
+    for dtype, length in product((torch.float32, torch.bfloat16), (256, 1024, 4096)):
+        inputs, sink = tensors(1, 8, length, 64, dtype=dtype), torch.randn(8, requires_grad=True)
+        sides = {
+            "eager": lambda inputs=inputs, sink=sink: eager_with_sinks(*inputs, sink),
+            "without": lambda inputs=inputs: attend(*inputs, mask="causal", implementation="dense"),
+            "with": lambda inputs=inputs, sink=sink: attend(*inputs, mask="causal", sink=sink),
+        }
+        with torch.no_grad():
+            once = milliseconds(sides, rounds=15, seconds=3)
+        gradients = {name: backward(work, [*inputs, sink]) for name, work in sides.items() if name != "without"}
+        twice = milliseconds(gradients | {"without": backward(sides["without"], inputs)}, rounds=15, seconds=3)
+        cells = [
+            cell
+            for times in (once, twice)
+            for cell in (
+                *(f"{times[name]:.3g}" for name in sides),
+                f"{times['without'] / times['with']:.2f}",
+            )
+        ]
+        rows.append([f"{str(dtype).removeprefix('torch.')}, T = {length:,}", *cells])
+    columns = ["eager, ms", "attent without sinks, ms", "with, ms", "without / with"]
+    table(["", *columns, *(f"with gradients: {columns[0]}", *columns[1:])], rows)
+
+
 LONG = """
 import sys, torch
 sys.path.insert(0, sys.argv[1])
@@ -285,8 +321,9 @@ def step(length):
     kept = [torch.ones(1, 1, length, 64) for _ in range(4)]
     before = peak()
     del kept
-    context = attend(*inputs, implementation="dense")
-    gradients = torch.autograd.grad(context, inputs, up)
+    sink = torch.zeros(1, requires_grad=True) if sys.argv[2:] else None
+    context = attend(*inputs, sink=sink, implementation="dense")
+    gradients = torch.autograd.grad(context, inputs if sink is None else [*inputs, sink], up)
     return peak() - before
 step(64)
 print(step(32768))
@@ -296,12 +333,13 @@ print(step(32768))
 def memory() -> None:
     """Measure the memory of dense attention beyond its tensors, in a fresh process."""
     head("Memory of dense attention, T = 32,768, B = 1, H = 1, D = 64, float32, forward + backward")
-    process = subprocess.run(
-        [sys.executable, "-c", LONG, str(Path(__file__).parent)], capture_output=True, text=True, check=True
-    )
+    command, beyond = [sys.executable, "-c", LONG, str(Path(__file__).parent)], []
+    for more in ([], ["sink"]):
+        process = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
+        beyond.append(f"{float(process.stdout):.0f}")
     table(
-        ["beyond inputs, context and gradients, MiB", "a table of scores, MiB"],
-        [[f"{float(process.stdout):.0f}", f"{4 * 32768**2 / 2**20:,.0f}"]],
+        ["beyond inputs, context and gradients, MiB", "with a sink, MiB", "a table of scores, MiB"],
+        [[*beyond, f"{4 * 32768**2 / 2**20:,.0f}"]],
     )
 
 
@@ -312,6 +350,7 @@ PARTS = {
     "brief": brief,
     "window": window,
     "own": own,
+    "sinks": sinks,
     "memory": memory,
 }
 

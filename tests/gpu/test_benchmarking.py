@@ -8,8 +8,8 @@ import pytest
 import torch
 from attention import Case, Sides
 from attention import compare as compare_attention
+from calibrate import time_in_turn
 
-from attent.benchmark.calibration import time_in_turn
 from attent.devices import synchronize
 from attent.text.tokenizers import learn
 

@@ -1,4 +1,4 @@
-"""Measurements of a run's speed, and calibration of the choice between dense attention and PyTorch's."""
+"""Results of measurements as tables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The choice between dense attention and PyTorch's for each class of processors: one table of measurements.
 
-`attend` itself measures nothing: it uses the row of the processor's class. `attent calibrate` measures this
+`attend` itself measures nothing: it uses the row of the processor's class. `scripts/bench calibrate` measures this
 machine and chooses one of the rows; its choice is a small file in the user's cache folder, which can be read and
 removed.
 """

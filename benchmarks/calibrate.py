@@ -1,11 +1,16 @@
-"""Calibration: choose the row of the machine table whose choices between implementations cost least here.
+"""Choose the row of the machine table whose choices between implementations cost least here, and use it from now on.
 
-Dense attention and PyTorch's are timed on this machine.
+    scripts/bench calibrate [--threads 1]
+
+Dense attention and PyTorch's are timed on this machine, in about half a minute. The choice is a small file in the
+user's cache folder, which `attend` reads in every environment; its path and the timings are printed.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -16,6 +21,7 @@ from torch.nn import functional as F
 from attent.attention import attend
 from attent.attention.backends.heuristics import ROWS, MachineRow, save_calibration
 from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info, three_digits
+from attent.devices import limit_threads
 from attent.errors import ImplementationError
 from attent.ops.dense_attention import is_compiled
 from attent.ops.eligibility import processor_class
@@ -166,3 +172,16 @@ def _timing(length: int, dtype: str, *, with_gradients: bool, seconds: float) ->
         "measured": measured,
         **{name: timing.best for name, timing in times.items()},
     }
+
+
+def main() -> None:
+    """Calibrate, and print the timings."""
+    parser = argparse.ArgumentParser(description="Choose the row of the machine table that costs least here.")
+    parser.add_argument("--threads", type=int, help="number of threads; PyTorch's default unless given")
+    with limit_threads(parser.parse_args().threads):
+        report = calibrate(say=lambda line: print(line, file=sys.stderr))
+    print("\n".join(report.lines()).lstrip())
+
+
+if __name__ == "__main__":
+    main()

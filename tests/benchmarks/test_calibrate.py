@@ -1,12 +1,12 @@
 import json
 from pathlib import Path
 
+import calibrate as calibration
 import pytest
+from calibrate import calibrate, cheapest, cost, time_in_turn
 
 from attent.attention.backends import heuristics
 from attent.attention.backends.heuristics import ROWS, MachineRow
-from attent.benchmark import calibration
-from attent.benchmark.calibration import calibrate, cheapest, cost, time_in_turn
 from attent.errors import ImplementationError
 
 
@@ -70,6 +70,6 @@ def test_the_least_and_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     def work() -> None:
         clock[0] += next(takes)
 
-    monkeypatch.setattr("attent.benchmark.calibration.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("calibrate.time.perf_counter", lambda: clock[0])
     actual = time_in_turn({"only": work}, rounds=1)["only"]
     assert actual == pytest.approx((10, 20))
