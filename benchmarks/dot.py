@@ -283,19 +283,19 @@ def eager_with_sinks(query: Tensor, key: Tensor, value: Tensor, sink: Tensor) ->
 
 def sinks() -> None:
     """Measure causal attention with a sink for each head beside the same without, and beside the eager form."""
-    head("Sinks, causal, 8 heads of 64, forward and forward + backward")
+    head("Sinks, causal, 4 heads of 64, forward and forward + backward")
     rows = []
-    for dtype, length in product((torch.float32, torch.bfloat16), (256, 1024, 4096)):
-        inputs, sink = tensors(1, 8, length, 64, dtype=dtype), torch.randn(8, requires_grad=True)
+    for dtype, length in product((torch.float32, torch.bfloat16), (256, 1024, 2048)):
+        inputs, sink = tensors(1, 4, length, 64, dtype=dtype), torch.randn(4, requires_grad=True)
         sides = {
             "eager": lambda inputs=inputs, sink=sink: eager_with_sinks(*inputs, sink),
             "without": lambda inputs=inputs: attend(*inputs, mask="causal", implementation="dense"),
             "with": lambda inputs=inputs, sink=sink: attend(*inputs, mask="causal", sink=sink),
         }
         with torch.no_grad():
-            once = milliseconds(sides, rounds=15, seconds=3)
+            once = milliseconds(sides, rounds=9, seconds=2)
         gradients = {name: backward(work, [*inputs, sink]) for name, work in sides.items() if name != "without"}
-        twice = milliseconds(gradients | {"without": backward(sides["without"], inputs)}, rounds=15, seconds=3)
+        twice = milliseconds(gradients | {"without": backward(sides["without"], inputs)}, rounds=9, seconds=2)
         cells = [
             cell
             for times in (once, twice)
