@@ -73,7 +73,7 @@ def test_links_grow_out_of_noise(opened: Any, window: Any) -> None:
     view.locator(".picture i").filter(has_text="le chien noir chante").wait_for(timeout=LIMIT)
     view.click(".train")
     assert view.inner_text(".train") == "Train"
-    rows = [row.split("\t") for row in view.inner_text("table.weights >> nth=0").splitlines()]
+    rows = [row.split("\t") for row in view.inner_text("table.matrix >> nth=0").splitlines()]
     weights = {row[0]: dict(zip(rows[0][1:], map(float, row[1:]), strict=True)) for row in rows[1:]}
     assert {french: max(row, key=lambda word: row[word]) for french, row in weights.items()} == {
         "le": "the", "chien": "dog", "noir": "black", "chante": "sings",
