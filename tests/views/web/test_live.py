@@ -114,6 +114,42 @@ def test_what_is_typed_is_translated_as_python_does(
     assert window.requests == [file.as_uri()]
 
 
+@pytest.fixture
+def words_run(translating: Any) -> Path:
+    return translating("transformer", words=True)
+
+
+def written_words(translator: Any, text: str) -> list[str]:
+    return [piece.strip() for piece in written(translator, text)[0]]
+
+
+def test_the_words_of_a_small_vocabulary_are_listed_and_added_to_the_text(
+    words_run: Path, file: Path, live: Any, window: Any
+) -> None:
+    translator = load(words_run)
+    page = window.open(live(words_run, ["the dog"]))
+    ended(page, written_words(translator, "the dog"))
+    summary, words = page.locator(".known summary"), page.locator(".known button")
+    assert summary.inner_text() == "words that it knows (4)" and not words.first.is_visible()
+    summary.focus()
+    for key in ("Enter", "Tab"):
+        page.keyboard.press(key)
+    assert words.all_inner_texts() == ["black", "dog", "sings", "the"]
+    assert window.serious_faults(page) == []
+    for key in ("End", "Enter", "ArrowLeft", "Enter"):
+        page.keyboard.press(key)
+    assert page.input_value("#text") == "the dog the sings"
+    ended(page, written_words(translator, "the dog the sings"))
+    page.fill("#text", "")
+    words.first.click()
+    assert page.input_value("#text") == "black"
+    ended(page, written_words(translator, "black"))
+    # of a vocabulary of characters, none are
+    page = window.open(file)
+    page.wait_for_selector(".zoom canvas")
+    assert page.locator(".known").count() == 0
+
+
 def test_a_recurrent_translator(translating: Any, live: Any, window: Any) -> None:
     folder = translating("rnn")
     page = window.open(live(folder, ["abc", "dead bed"]))
