@@ -20,7 +20,7 @@ from attent.tasks.settings import parse
 from attent.text.tokenizer import CharTokenizer, WordTokenizer
 from attent.training.progress import Progress
 
-ENGLISH, FRENCH = "the black dog sings ,", "le chien noir chante"
+ENGLISH, FRENCH = "the black dog sings", "le chien noir chante"
 MakePage = Callable[..., Path]
 TRAINING = '[training]\nupdates = 40\nbatch_pairs = 16\nlearning_rate = 1e-2\nprecision = "float32"\nthreads = 1\n'
 SIZES = "layers = 2\nwidth = 16\nfeed_forward = 16\nheads = 2\ndropout = 0.0\n"
@@ -38,7 +38,9 @@ def translating(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
     def make(kind: str, *, words: bool = False, **changes: Any) -> Path:
         source, target = CharTokenizer("abcde "), CharTokenizer("<img>012")
         if words:
-            source, target = (WordTokenizer([f" {word}" for word in side.split()]) for side in (ENGLISH, FRENCH))
+            source, target = (
+                WordTokenizer([*(f" {word}" for word in side.split()), ","]) for side in (ENGLISH, FRENCH)
+            )
         settings: Any
         if kind == "rnn":
             settings = RnnSettings(width=16, embedding_width=12, **changes)

@@ -109,7 +109,10 @@ def test_what_is_typed_is_translated_as_python_does(
     page.fill("#text", "")
     until(page, lambda: not shown(page) and not page.locator(".view > *").count(), "nothing")
     page.fill("#text", "abz")
-    until(page, lambda: "not known to this model: z" in page.inner_text(".run .status"), "an unknown character")
+    notice = page.locator(".notice")
+    until(page, notice.count, "an unknown character")
+    assert notice.inner_text() == "Not known to this model: z; the rest is a guess."
+    assert page.locator(".read .unknown").all_inner_texts() == ["z"]
     window.picture(page, f"live-{size[0]}", whole=True)
     assert window.requests == [file.as_uri()]
 
@@ -148,6 +151,24 @@ def test_the_words_of_a_small_vocabulary_are_listed_and_added_to_the_text(
     page = window.open(file)
     page.wait_for_selector(".zoom canvas")
     assert page.locator(".known").count() == 0
+
+
+def test_unknown_words_are_named_on_a_line_before_the_translation_and_underlined(
+    words_run: Path, live: Any, window: Any
+) -> None:
+    translator, text = load(words_run), "my red dog, my dog"
+    page = window.open(live(words_run, [text]))
+    ended(page, written_words(translator, text))
+    notice, *translation = page.inner_text(".run .status").splitlines()
+    assert notice == "Not known to this model: my, red; the rest is a guess."
+    assert translation == [translator.target_tokenizer.decode(written(translator, text)[1])]
+    unknown = page.locator(".read .unknown")
+    assert unknown.all_inner_texts() == ["my", "red", "my"]
+    assert unknown.first.get_attribute("title") == "not known to this model"
+    assert "dotted" in unknown.first.locator("bdi").evaluate("(node) => getComputedStyle(node).textDecoration")
+    page.fill("#text", "the dog")
+    ended(page, written_words(translator, "the dog"))
+    assert page.locator(".notice").count() == unknown.count() == 0
 
 
 def test_a_recurrent_translator(translating: Any, live: Any, window: Any) -> None:

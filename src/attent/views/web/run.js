@@ -138,6 +138,7 @@ export class Run {
         this.areWords = this.about.reads === "pictures" || areWords(event.source);
         this.source = plain(event.source);
         this.unknown = event.unknown;
+        this.isUnknown = event.source.map((label) => event.unknown.includes(label));
         this.stop.hidden = false;
         this.former(this.root);
         this.written.begin();
@@ -154,8 +155,8 @@ export class Run {
     }
     if (!end) throw new Error("the server ended the answer early");
     this.stop.hidden = true;
-    const unknown = this.unknown.length ? [" (not known to this model: ", ...isolated(this.unknown), ")"] : [];
-    this.say([...isolated([end.text || `The ${name} is empty.`]), ...unknown, this.without()]);
+    const notice = this.unknown.length ? [element("span", { class: "notice" }, "Not known to this model: ", ...isolated(plain(this.unknown)), "; the rest is a guess.")] : [];
+    this.say([...notice, ...isolated([end.text || `The ${name} is empty.`]), this.without()]);
     this.scene = end.scene;
     return end.scene;
   }
@@ -242,7 +243,7 @@ export class Run {
     if (this.shaded !== this.source || !this.read.children.length) {
       this.shaded = this.source;
       const shown = this.source.slice(0, MOST);
-      this.read.replaceChildren(...shown.map((label) => element("li", {}, element("bdi", { text: visible(label) }))));
+      this.read.replaceChildren(...shown.map((label, place) => element("li", this.isUnknown[place] ? { class: "unknown", title: "not known to this model" } : {}, element("bdi", { text: visible(label) }))));
       ordered(this.read, shown, direction(this.source));
       const more = this.source.length - MOST;
       const rest = element("li", { class: "rest", dir: "ltr", text: `… and ${more.toLocaleString("en")} more` });
