@@ -77,6 +77,27 @@ def test_the_demo_of_words_trains_as_the_recipe_does() -> None:
     assert shipped == recipe
 
 
+@pytest.mark.parametrize(
+    ("called", "is_on_path", "program"),
+    [
+        (".venv/bin/attent", False, ".venv/bin/attent"),
+        ("/usr/bin/attent", True, "attent"),
+        ("attent/__main__.py", False, "attent"),
+    ],
+)
+def test_the_next_commands_can_be_typed(
+    attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str, is_on_path: bool, program: str
+) -> None:
+    few = corpus.phrases(40, 4)
+    monkeypatch.setattr(corpus, "phrases", lambda: few)
+    monkeypatch.setattr("sys.argv", [called])
+    monkeypatch.setattr("shutil.which", lambda name: name if is_on_path else None)
+    done = attent("demo", "--out", tmp_path / "demo")
+    after = done.out[done.out.index("Next:") + 1 :]
+    commands = [line.split()[:2] for line in after[: after.index("")]]
+    assert commands == [[program, command] for command in ("translate", "show", "describe", "walk")]
+
+
 @pytest.mark.slow
 def test_the_demo_of_words_translates_subjects_that_it_has_not_seen_with_a_verb(
     attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

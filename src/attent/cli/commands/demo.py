@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,9 +77,10 @@ def demo(
     print(heat_map(panel_of(translator.map(texts[0])), color=use_color()), "\n")
     live = write_page(folder, folder / PAGE, examples=examples)
     print(f"Open {live} in a browser: it computes every layer and head for what you type.\n\nNext:")
+    program = sys.argv[0] if Path(sys.argv[0]).stem == "attent" and not shutil.which("attent") else "attent"
     print(
         "\n".join(
-            f"  attent {command}"
+            f"  {program} {command}"
             for command in (
                 f'translate {folder} "{"it | 3 marzo 2026" if dates else SENTENCES[0]}"',
                 f'show {folder} "{texts[0]}" --head all',
