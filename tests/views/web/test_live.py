@@ -24,6 +24,13 @@ NARROW = (390, 844)
 SIZES = pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), (NARROW, True)], ids=["wide", "narrow"])
 CROSS = "decoder.layers.0.cross_attention"
 LAST = "decoder.layers.1.cross_attention"
+NORMALIZED = {
+    "softmax": ": the softmax of the scores of its row",
+    "hard": ": 1 for the largest score of its row, 0 for all others",
+    "sigmoid": ": the sigmoid of the score alone: a row does not sum to 1",
+    "top_k": ": the softmax of the two largest scores of its row, 0 for all others",
+    "sparsemax": ": the sparsemax of the scores of its row",
+}
 DIGITS = '[images]\nsource = "digits"\npatch = 4\n'
 
 
@@ -250,6 +257,21 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     for row, column in ((0, 0), (1, 4)):
         assert cell(page, row, column) == pytest.approx(weights[row, column].item(), abs=1e-4)
     page.locator(".sum", has_text=": the sparsemax of the scores of its row").wait_for()
+    assert page.locator(".zoom .legend span").all_inner_texts() == ["0", "1"]
+    page.get_by_label("weights are the").select_option("identity")
+    swap(translator.model, normalizer="identity")
+    ended(page, written(translator, "bad cab")[0])
+    page.locator(".sum", has_text=": the score itself, which is no weight: it can be negative").wait_for()
+    numbers = weights_of(translator, "bad cab")[1]
+    row, column = divmod(int(numbers.argmin()), numbers.shape[-1])
+    assert numbers.min() < 0
+    assert cell(page, row, column) == pytest.approx(numbers.min().item(), abs=1e-3)
+    assert page.locator(".zoom .legend span").all_inner_texts()[1].startswith("±")
+    page.click(".further summary")
+    assert "A number is the score itself, no weight; dark is large, with either sign." in page.inner_text(".further")
+    for name, meaning in NORMALIZED.items():
+        page.get_by_label("weights are the").select_option(name)
+        page.locator(".sum", has_text=meaning).wait_for()
     page.get_by_label("temperature").focus()
     for _ in range(12):
         page.keyboard.press("ArrowRight")

@@ -19,7 +19,7 @@ export class LiveSource extends EmbeddedSource {
       const { rows: height, columns: width } = layers[0][0];
       return {
         ...group, layers: engine.groups.find(({ name }) => name === group.name).layers, height, width,
-        distribution: !SUMLESS.includes(normalizer), measure: "weights", base: group.name, note: "", level: 0, numbers: "float32",
+        distribution: !SUMLESS.includes(normalizer), measure: normalizer === "identity" ? "scores" : "weights", base: group.name, note: "", level: 0, numbers: "float32",
       };
     });
     const lengths = groups.flatMap(({ rows, columns, height, width }) => [[rows, height], [columns, width]]);

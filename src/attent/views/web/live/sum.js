@@ -7,6 +7,14 @@ import { largest, short, visible } from "../words.js";
 
 // Terms of a sum that are written; the others are counted.
 const TERMS = 6;
+// What each normalizer does to the scores of a row.
+const NORMALIZED = {
+  softmax: "the softmax of the scores of its row",
+  top_k: "the softmax of the two largest scores of its row, 0 for all others",
+  hard: "1 for the largest score of its row, 0 for all others",
+  sigmoid: "the sigmoid of the score alone: a row does not sum to 1",
+  identity: "the score itself, which is no weight: it can be negative",
+};
 // How far a product may be from the score that it is said to be.
 const NEAR = 1e-3;
 
@@ -70,7 +78,7 @@ function written({ query, key, scores, weights }, row, column, name, normalizer)
   const weight = weights.at(row, column);
   const seen = own.filter((score) => score !== -Infinity);
   if (own[column] === -Infinity) return [["α of ", ...name(), " = ", number(0, "weight"), ": the mask hides it."]];
-  const lines = [["α of ", ...name(), " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight"), normalizer === "softmax" ? "" : `: the ${normalizer} of the scores of its row`]];
+  const lines = [["α of ", ...name(), " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight"), `: ${NORMALIZED[normalizer] ?? `the ${normalizer} of the scores of its row`}`]];
   const score = ["score of ", ...name(), " = "];
   const product = query.columns === key.columns ? dot(query.row(row), key.row(column)) : NaN;
   const factor = own[column] / product;
