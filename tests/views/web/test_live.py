@@ -291,9 +291,11 @@ def test_a_weight_is_written_out(file: Path, translator: Any, window: Any) -> No
     pieces = written(translator, "bad cab")[0]
     ended(page, pieces)
     assert "Select one head" in page.inner_text(".sum")
+    assert re.search(r"^to .* [\d.]+ \(mean of 2 heads\)$", page.inner_text(".answer .readout"))
     select_head(page, 1, 1)
     weight = cell(page, 2, 4)
     weights = weights_of(translator, "bad cab")[1, 2]
+    until(page, lambda: page.inner_text(".answer .readout").endswith(" (head 1)"), "the name of the head")
     reads, number, alpha, score = page.locator(".sum output p").all_inner_texts()
     # the terms of the context are the largest weights, the largest first
     named = [float(term) for term in re.findall(r"([\d.]+) v\(", reads)]
@@ -309,6 +311,8 @@ def test_a_weight_is_written_out(file: Path, translator: Any, window: Any) -> No
     assert re.match(r"score of .* = 0\.35 · \(.*\) = −?[\d.]+$", score)
     select_head(page, 1, 0)
     assert page.inner_text(".sum output p:nth-child(3)") != alpha
+    page.click("text=encoder self-attention")
+    until(page, lambda: page.inner_text(".tokens .readout").endswith(" (head 0)"), "the name of the head")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import { Links } from "./links.js";
 import { isAnotherMap, latest } from "./state.js";
 import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
-import { areWords, bare, direction, listed, plain, visible } from "./words.js";
+import { areWords, bare, direction, headOf, listed, plain, visible } from "./words.js";
 
 // Where tokens come from one by one, what they are called together, and the group of maps that is shown between both texts.
 const STREAMS = {
@@ -202,11 +202,11 @@ export class Run {
     const weights = isShown ? source.row(group.name, state.values.layer, state.values.head, row).then(({ values }) => values) : Promise.resolve(step.weights);
     this.latest(weights, (found) => {
       // another text may have come meanwhile
-      if (this.written.steps[place] === step) this.show(place, found, isShown ? scaleOf(group, found ? topOf(found) : 1) : null);
+      if (this.written.steps[place] === step) this.show(place, found, isShown ? scaleOf(group, found ? topOf(found) : 1) : null, isShown ? headOf(state.values.head, group.heads) : "");
     });
   }
 
-  show(place, weights, known) {
+  show(place, weights, known, head) {
     const step = this.written.steps[place];
     const width = weights?.length ?? 1;
     const scale = known ?? scaleOf({ measure: "weights", distribution: true, height: 1, width });
@@ -219,7 +219,7 @@ export class Run {
     this.links.draw(others.map((other) => [this.read.children[other], own, thickness(weights, scale, other)]));
     this.said.replaceChildren("while writing ", element("bdi", { text: visible(step.said.piece) }));
     const labels = [...this.source, ...this.written.steps.map(({ said }) => said.piece)];
-    this.readout.textContent = weights ? uniformly(weights, scale, row) || `to ${listed(weights, labels)}` : "";
+    this.readout.textContent = weights ? uniformly(weights, scale, row) || `to ${listed(weights, labels)}${head}` : "";
   }
 
   /** The row of a group that is about a token that was written: behind those of the tokens read, where both are one text; null if it has none. */

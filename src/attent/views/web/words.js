@@ -109,6 +109,12 @@ export function listed(values, labels) {
   return largest(values, 5).map((place) => `${fenced(labels[place])} ${short(values[place])}`).join(" · ") || "nothing";
 }
 
+/** Which head a map is of, or that it is the mean of all; nothing where there is one head. */
+export function headOf(head, heads) {
+  if (heads === 1) return "";
+  return head === "mean" ? ` (mean of ${heads} heads)` : ` (head ${head})`;
+}
+
 /** Labels of which equal ones are counted, so that they can be told apart: the₁ dog sees the₂ cat. */
 export function apart(labels) {
   const counted = (label, place) => Array.from(String(labels.slice(0, place + 1).filter((other) => other === label).length), (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]).join("");
