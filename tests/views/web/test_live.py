@@ -286,6 +286,23 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     assert page.locator("text=as trained").is_hidden()
 
 
+def test_the_token_with_the_longest_link_is_selected_at_first(file: Path, translator: Any, window: Any) -> None:
+    page = window.open(file)
+    picked: list[tuple[int, int]] = []
+    for text in ("bad cab", "dead bed", "abcde", "cab a bad"):
+        page.fill("#text", text)
+        ended(page, written(translator, text)[0])
+        tops, keys = (part[:-1] for part in weights_of(translator, text).mean(0).max(-1))
+        spans = tops * (keys - torch.arange(len(keys))).abs()
+        picked.append((int(spans.argmax()), int(tops.argmax())))
+        until(page, lambda: page.locator(".written .shown").count() == 1, "a selected token")
+        shown_place = page.evaluate(
+            "[...document.querySelectorAll('.written li')].findIndex((li) => li.matches('.shown'))"
+        )
+        assert shown_place == picked[-1][0]
+    assert any(longest != most_peaked for longest, most_peaked in picked)
+
+
 def test_a_weight_is_written_out(file: Path, translator: Any, window: Any) -> None:
     page = window.open(file)
     pieces = written(translator, "bad cab")[0]

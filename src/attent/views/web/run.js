@@ -94,7 +94,7 @@ export class Run {
     for (const part of [this.answer, this.root]) part.classList.toggle("former", parts.includes(part));
   }
 
-  /** Show the maps of what is asked, and of a whole answer the most peaked token, unless another is selected. */
+  /** Show the maps of what is asked, and of a whole answer the most peaked token or that which the server names, unless another is selected. */
   async see(scene) {
     const { request } = this;
     await this.viewed.open(scene);
@@ -103,7 +103,7 @@ export class Run {
     if (!this.writes) return;
     if (scene === this.scene && this.chosen === null && this.written.steps.length) {
       const tops = this.written.steps.map(({ weights }) => (weights?.length > 1 ? topOf(weights) : 0));
-      this.chosen = this.place = tops.indexOf(Math.max(...tops));
+      this.chosen = this.place = this.server.first?.(this.written.steps) ?? tops.indexOf(Math.max(...tops));
     }
     this.viewed.state.follow(({ group, side, place }, changed) => {
       const shown = this.viewed.source?.scene.groups.find((one) => one.name === group);

@@ -73,6 +73,17 @@ export class Answers {
     yield { kind: "end", scene: this.keep(state, text, texts), text: whole, tokens };
   }
 
+  /** The token of a translation that is selected at first: its strongest weight, times the distance from the diagonal, is the largest. Null if none has a distance. */
+  first(steps) {
+    if (this.engine.task !== "translate") return null;
+    const spans = steps.map(({ said, weights }, place) => {
+      const top = Math.max(...(weights ?? [0]));
+      return said.token === EOS || !weights ? 0 : top * Math.abs(weights.indexOf(top) - place);
+    });
+    const longest = Math.max(...spans);
+    return longest > 0 ? spans.indexOf(longest) : null;
+  }
+
   /** The weights of the last query, by the head that is shown; those on the text alone, if it has so many tokens. */
   row(state, { group, layer, head }, length = undefined) {
     const about = this.engine.groups.find(({ name }) => name === group);
