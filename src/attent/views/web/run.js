@@ -216,6 +216,7 @@ export class Run {
     const own = this.written.list.children[place];
     // of the text alone, and not of one that is cut
     const others = weights && this.source.length <= MOST ? linked(weights, scale, "row", row).filter((other) => other < this.source.length) : [];
+    [...this.read.children].forEach((item, at) => item.classList.toggle("strongest", at === others[0]));
     this.links.draw(others.map((other) => [this.read.children[other], own, thickness(weights, scale, other)]));
     this.said.replaceChildren("while writing ", element("bdi", { text: visible(step.said.piece) }));
     const labels = [...this.source, ...this.written.steps.map(({ said }) => said.piece)];
