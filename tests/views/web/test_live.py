@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from _live_page import cell, ended, select_head, shown, until, weights_of, written
 
 import attent
 from attent.explorer.loaded_run import swap
 from attent.tasks.loading import load
 from attent.tasks.text_generation.stepwise import StepwiseGeneration
-from attent.tasks.translation.stepwise import StepwiseDecoding
-from attent.text.tokenizer import EOS
 
 pytestmark = pytest.mark.slow
 
 NARROW = (390, 844)
 SIZES = pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), (NARROW, True)], ids=["wide", "narrow"])
 CROSS = "decoder.layers.0.cross_attention"
-LAST = "decoder.layers.1.cross_attention"
 NORMALIZED = {
     "softmax": ": the softmax of the scores of its row",
     "hard": ": 1 for the largest score of its row, 0 for all others",
@@ -32,57 +29,6 @@ NORMALIZED = {
     "sparsemax": ": the sparsemax of the scores of its row",
 }
 DIGITS = '[images]\nsource = "digits"\npatch = 4\n'
-
-
-def until(page: Any, holds: Callable[[], bool], name: str) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        page.wait_for_timeout(50)
-    pytest.fail(f"{name} never came to be; the page says {page.locator('.status').all_inner_texts()}")
-
-
-def written(translator: Any, text: str, prefix: tuple[int, ...] = ()) -> tuple[list[str], list[int]]:
-    """The labels and the ids of what Python writes."""
-    decoding = StepwiseDecoding(translator, text, prefix)
-    return [step.chosen.piece for step in decoding], decoding.tokens
-
-
-def weights_of(translator: Any, text: str) -> torch.Tensor:
-    """The cross-attention of the last layer while Python writes, (H, Tq, Tk)."""
-    pieces, tokens = written(translator, text)
-    maps = translator.map_of_tokens(translator.read(text).ids, [*tokens, EOS], (*text,), (*pieces,), False)
-    # an RNN has one attention
-    return maps[LAST if LAST in maps else next(iter(maps))].weights[0]
-
-
-def shown(page: Any) -> list[str]:
-    return page.locator(".written bdi").all_inner_texts()
-
-
-def ended(page: Any, pieces: list[str]) -> None:
-    """Wait until these tokens are written, and their maps are drawn."""
-    until(page, lambda: shown(page) == [piece.replace(" ", "␣") for piece in pieces], f"{pieces}")
-    until(page, lambda: not page.locator(".former").count(), "the view")
-    page.wait_for_selector(".zoom canvas[data-complete='true']")
-
-
-def cell(page: Any, row: int, column: int) -> float:
-    """Select a cell of the matrix by the keyboard, and return its weight."""
-    canvas, readout = page.locator(".zoom canvas").first, page.locator(".zoom .readout")
-    canvas.focus()
-    for key, count in (("PageUp", 9), ("Home", 1), ("ArrowDown", row), ("ArrowRight", column)):
-        for _ in range(count):
-            page.keyboard.press(key)
-    page.locator(f".zoom .readout[data-row='{row}'][data-column='{column}']:not([data-value=''])").wait_for()
-    value = float(readout.get_attribute("data-value"))
-    page.keyboard.press("Enter")
-    return value
-
-
-def select_head(page: Any, layer: int, head: int) -> None:
-    page.click(f"button[aria-label='layer {layer}, head {head}']")
-    page.wait_for_selector(".zoom canvas[data-complete='true']")
 
 
 @pytest.fixture(scope="module")
@@ -122,60 +68,6 @@ def test_what_is_typed_is_translated_as_python_does(
     assert page.locator(".read .unknown").all_inner_texts() == ["z"]
     window.picture(page, f"live-{size[0]}", whole=True)
     assert window.requests == [file.as_uri()]
-
-
-@pytest.fixture
-def words_run(translating: Any) -> Path:
-    return translating("transformer", words=True)
-
-
-def written_words(translator: Any, text: str) -> list[str]:
-    return [piece.strip() for piece in written(translator, text)[0]]
-
-
-def test_the_words_of_a_small_vocabulary_are_listed_and_added_to_the_text(
-    words_run: Path, file: Path, live: Any, window: Any
-) -> None:
-    translator = load(words_run)
-    page = window.open(live(words_run, ["the dog"]))
-    ended(page, written_words(translator, "the dog"))
-    summary, words = page.locator(".known summary"), page.locator(".known button")
-    assert summary.inner_text() == "words that it knows (4)" and not words.first.is_visible()
-    summary.focus()
-    for key in ("Enter", "Tab"):
-        page.keyboard.press(key)
-    assert words.all_inner_texts() == ["black", "dog", "sings", "the"]
-    assert window.serious_faults(page) == []
-    for key in ("End", "Enter", "ArrowLeft", "Enter"):
-        page.keyboard.press(key)
-    assert page.input_value("#text") == "the dog the sings"
-    ended(page, written_words(translator, "the dog the sings"))
-    page.fill("#text", "")
-    words.first.click()
-    assert page.input_value("#text") == "black"
-    ended(page, written_words(translator, "black"))
-    # of a vocabulary of characters, none are
-    page = window.open(file)
-    page.wait_for_selector(".zoom canvas")
-    assert page.locator(".known").count() == 0
-
-
-def test_unknown_words_are_named_on_a_line_before_the_translation_and_underlined(
-    words_run: Path, live: Any, window: Any
-) -> None:
-    translator, text = load(words_run), "my red dog, my dog"
-    page = window.open(live(words_run, [text]))
-    ended(page, written_words(translator, text))
-    notice, *translation = page.inner_text(".run .status").splitlines()
-    assert notice == "Not known to this model: my, red; the rest is a guess."
-    assert translation == [translator.target_tokenizer.decode(written(translator, text)[1])]
-    unknown = page.locator(".read .unknown")
-    assert unknown.all_inner_texts() == ["my", "red", "my"]
-    assert unknown.first.get_attribute("title") == "not known to this model"
-    assert "dotted" in unknown.first.locator("bdi").evaluate("(node) => getComputedStyle(node).textDecoration")
-    page.fill("#text", "the dog")
-    ended(page, written_words(translator, "the dog"))
-    assert page.locator(".notice").count() == unknown.count() == 0
 
 
 def test_a_recurrent_translator(translating: Any, live: Any, window: Any) -> None:
@@ -233,8 +125,8 @@ def test_a_head_that_is_switched_off_changes_the_maps_as_in_python(file: Path, t
     ended(page, pieces)
     until(page, lambda: "(without 1 head)" in page.inner_text(".run .status"), "a head less")
     assert page.locator(".head.off").count() == 1
-    for shown, canvas in ((".head.off", ".head.off canvas"), (".zoom .frame", ".zoom .frame canvas")):
-        assert page.locator(shown).evaluate("(node) => getComputedStyle(node, '::after').content") == '"off"'
+    for hidden, canvas in ((".head.off", ".head.off canvas"), (".zoom .frame", ".zoom .frame canvas")):
+        assert page.locator(hidden).evaluate("(node) => getComputedStyle(node, '::after').content") == '"off"'
         assert page.locator(canvas).evaluate("(node) => getComputedStyle(node).opacity") == "0"
     select_head(page, 1, 0)
     for row, column in ((0, 3), (2, 1), (1, 6)):
