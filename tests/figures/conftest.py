@@ -16,6 +16,7 @@ from torch import Tensor
 import attent
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
+from attent.text.tokenizer import SPECIALS
 from attent.views.pages.page import web_file
 
 pytest.importorskip("mkdocs", reason="mkdocs is not installed")
@@ -109,7 +110,9 @@ class Course:
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
-        self.source, self.target = data["source"], data["target"]
+        description = data["description"]
+        entries = [description["tokenizers"][side]["entries"] for side in ("source", "target")]
+        self.source, self.target = ([""] * SPECIALS + texts for texts in entries)
         settings = TransformerSettings(
             encoder_layers=1,
             decoder_layers=1,
@@ -123,11 +126,14 @@ class Course:
             output_bias=False,
         )
         self.model = Transformer(settings, len(self.source), len(self.target)).eval()
-        weights = np.frombuffer(b64decode(data["weights"]), "<f2").astype(np.float32)
-        parts = torch.from_numpy(weights).split([rows * columns for rows, columns in data["shapes"].values()])
-        state = self.model.state_dict()
-        tensors = {name: part.reshape(state[name].shape) for name, part in zip(data["shapes"], parts, strict=True)}
-        self.model.load_state_dict(tensors)
+        # the upper bytes of all numbers come first
+        halves = np.frombuffer(b64decode(data["weights"]), np.uint8).reshape(2, -1)[::-1].T.copy().view("<f2")[:, 0]
+        state = {}
+        for tensor in description["tensors"]:
+            start, shape = tensor["offset"] // 2, tuple(tensor["shape"])
+            part = halves[start : start + int(np.prod(shape))].astype(np.float32)
+            state[tensor["name"]] = torch.from_numpy(part).reshape(shape)
+        self.model.load_state_dict(state)
 
     def ids(self, sentence: str) -> list[int]:
         """Return the tokens of a sentence."""

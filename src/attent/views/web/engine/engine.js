@@ -1,7 +1,6 @@
 // A run in the page: from what is typed or drawn to what the model writes, token by token, with the attention of every layer and head.
-import { Matrix } from "../formula/matrix.js";
 import { NORMALIZERS } from "../formula/normalizers.js";
-import { State } from "./attention.js";
+import { State, stacked } from "./attention.js";
 import { groupsOf } from "./groups.js";
 import { Parameters, unpackedTensors } from "./parameters.js";
 import { vectorsOf } from "./pictures.js";
@@ -179,7 +178,7 @@ class Engine {
 
   /** All weights so far: each group with layers of a matrix (queries, keys) for each head. */
   maps(state) {
-    return this.groups.map((group) => ({ ...group, layers: group.layers.map((path) => (state.records.get(path) ?? []).map(({ weights, kept }) => stacked(weights, kept.keys.rows))) }));
+    return this.groups.map((group) => ({ ...group, layers: group.layers.map((path) => state.weights(path)) }));
   }
 
   /** The weights of the last query; those of all heads' mean if head is null. */
@@ -198,13 +197,6 @@ class Engine {
   pathOf(group, layer) {
     return this.groups.find(({ name }) => name === group).layers[layer];
   }
-}
-
-/** Rows of which later ones may be longer, as a matrix. */
-function stacked(rows, columns, rest = 0) {
-  const matrix = new Matrix(rows.length, columns, new Float32Array(rows.length * columns).fill(rest));
-  rows.forEach((row, index) => matrix.row(index).set(row));
-  return matrix;
 }
 
 function softmax(logits) {

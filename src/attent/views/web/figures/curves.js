@@ -37,7 +37,7 @@ export function positions(place, model) {
   plot.node.append(...curves, ...marks);
   const translations = element("p", { class: "said" });
   const translate = (hasPositions) => {
-    const texts = EXAMPLES.map((each) => `${each} → ${model.text(model.translate(each.split(" "), hasPositions).ids)}`);
+    const texts = EXAMPLES.map((each) => `${each} → ${model.translate(each.split(" "), hasPositions).text}`);
     translations.replaceChildren(texts[0], element("br"), texts[1]);
   };
   const draw = () => {

@@ -45,7 +45,7 @@ const [FEATURES, BEST] = [6, 4];
 
 /** The most probable words of logits with their probabilities. */
 function likeliest(logits, model) {
-  const probabilities = normalized(logits, "softmax", {}, new Float64Array(logits.length));
+  const probabilities = normalized(logits, "softmax");
   const best = [...probabilities.keys()].sort((one, other) => probabilities[other] - probabilities[one]).slice(0, BEST);
   return [best.map((id) => probabilities[id]), best.map((id) => model.label(id))];
 }
@@ -56,21 +56,21 @@ export function transformer(place, model) {
   const features = Array.from({ length: FEATURES }, (_, each) => `${each}`);
   const first = (matrix) => matrix.list().map((numbers) => numbers.slice(0, FEATURES));
   const encoderPart = (part) => {
-    const { words, encoded } = found;
+    const { words, maps, vectors: [embeddings, , memory] } = found;
     row = Math.min(row, words.length - 1);
-    if (part === 1) return [encoded.self.heads[0], words, words, row, `${apart(words)[row]} attends to ${reading(encoded.self.heads[0][row], words)} (head 0).`];
+    if (part === 1) return [maps.encoder[0], words, words, row, `${apart(words)[row]} attends to ${reading(maps.encoder[0][row], words)} (head 0).`];
     const said = part ? "what the decoder will read" : "each word's embedding plus its position";
-    return [first(part ? encoded.memory : encoded.x), words, features, row, `${words.length} vectors of 64 numbers, ${said}; the first ${FEATURES} of each.`];
+    return [first(part ? memory : embeddings), words, features, row, `${words.length} vectors of 64 numbers, ${said}; the first ${FEATURES} of each.`];
   };
   const decoderPart = (step, part) => {
-    const { words, decoded, labels } = found;
+    const { words, maps, logits, labels } = found;
     const [read, writing] = [["<s>", ...labels].slice(0, step + 1), labels.slice(0, step + 1)];
     const given = `Given ${read.join(" ")}: `;
     if (part === 2) {
-      const [shares, best] = likeliest(decoded.logits.row(step), model);
+      const [shares, best] = likeliest(logits[step], model);
       return [[shares], ["next"], best, 0, `${given}${reading(shares, best)}. The most probable word is written: ${writing.join(" ")}`];
     }
-    const weights = decoded[part ? "cross" : "self"].heads[0].slice(0, step + 1).map((own) => (part ? own : own.slice(0, step + 1)));
+    const weights = maps[part ? "cross" : "decoder"][0].slice(0, step + 1).map((own) => (part ? own : own.slice(0, step + 1)));
     const keys = part ? words : read;
     return [weights, writing, keys, step, `${given}to write ${apart(labels)[step]}, the decoder attends to ${reading(weights[step], keys)}${part ? " of the memory" : ""} (head 0).`];
   };

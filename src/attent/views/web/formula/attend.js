@@ -28,7 +28,7 @@ export function attend(query, key, value, { score = "scaled_dot", parameters = {
 }
 
 /** Write the weights of a row of scores, in which -Infinity hides a key; a row that is hidden whole has none. */
-export function normalized(scores, normalizer, parameters = {}, weights = new Float32Array(scores.length)) {
+export function normalized(scores, normalizer, parameters = {}, weights = new Float64Array(scores.length)) {
   const normalize = typeof normalizer === "function" ? normalizer : NORMALIZERS[normalizer];
   const visible = [...scores.keys()].filter((place) => scores[place] !== -Infinity);
   weights.fill(0);
