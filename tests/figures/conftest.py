@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _live_engine import stored
 from torch import Tensor
 
 import attent
@@ -126,14 +127,8 @@ class Course:
             output_bias=False,
         )
         self.model = Transformer(settings, len(self.source), len(self.target)).eval()
-        # the upper bytes of all numbers come first
-        halves = np.frombuffer(b64decode(data["weights"]), np.uint8).reshape(2, -1)[::-1].T.copy().view("<f2")[:, 0]
-        state = {}
-        for tensor in description["tensors"]:
-            start, shape = tensor["offset"] // 2, tuple(tensor["shape"])
-            part = halves[start : start + int(np.prod(shape))].astype(np.float32)
-            state[tensor["name"]] = torch.from_numpy(part).reshape(shape)
-        self.model.load_state_dict(state)
+        weights = np.frombuffer(b64decode(data["weights"]), np.uint8)
+        self.model.load_state_dict(stored(description, weights))
 
     def ids(self, sentence: str) -> list[int]:
         """Return the tokens of a sentence."""

@@ -13,7 +13,7 @@ export class State {
     this.off = new Set(off.map(({ module, head }) => `${module} ${head}`));
     this.temperature = temperature;
     this.normalizer = normalizer;
-    this.mask = mask ? (typeof mask === "string" ? MASKS[mask]() : MASKS[mask.name](mask)) : null;
+    this.mask = mask ? MASKS[mask]() : null;
     [this.caches, this.records] = [new Map(), new Map()];
     this.length = 0;
   }

@@ -67,7 +67,7 @@ class Engine {
     for (let written = 0; ; written++) {
       const isForced = written < force.length;
       if (isGeneration && !isForced && written >= limit) return;
-      const probabilities = softmax(logits);
+      const probabilities = NORMALIZERS.softmax(logits);
       for (const token of forbidden) probabilities[token] = 0;
       const best = largest(logits, CANDIDATES, forbidden);
       const atEnd = !isGeneration && written >= limit;
@@ -78,10 +78,6 @@ class Engine {
       if (isGeneration && written + 1 >= Math.max(limit, force.length)) return;
       logits = this.step(state, token);
     }
-  }
-
-  translate(input, options) {
-    return this.write(input, options);
   }
 
   /** What is read: its ids or vectors, with labels. */
@@ -148,7 +144,7 @@ class Engine {
     const words = Array.from({ length: this.source.size - SPECIALS }, (_, index) => index + SPECIALS).filter((token) => this.source.piece(token));
     const blanks = places.map((place) => {
       const logits = this.model.logits(features, place);
-      const all = softmax(logits.subarray(SPECIALS));
+      const all = NORMALIZERS.softmax(logits.subarray(SPECIALS));
       const best = largest(Float32Array.from(words, (token) => logits[token]), GUESSES, []).map((index) => words[index]);
       return { place, logits, guesses: best.map((token) => ({ word: this.source.decode([token]), probability: all[token - SPECIALS] })) };
     });
@@ -166,7 +162,7 @@ class Engine {
     if (longest !== null && length > longest) throw new Error(`the example has a length of ${length}, more than the ${longest} tokens, vectors or patches that this model can read`);
     const state = new State(options);
     const logits = this.model.logits(this.model.forward(source, state), 0);
-    const probabilities = softmax(logits);
+    const probabilities = NORMALIZERS.softmax(logits);
     const best = largest(logits, GUESSES, []).map((index) => ({ label: classes[index], probability: probabilities[index] }));
     return { labels: ["CLS", ...(isText ? this.source.pieces(input) : this.patches())], best, logits, state };
   }
@@ -197,13 +193,6 @@ class Engine {
   pathOf(group, layer) {
     return this.groups.find(({ name }) => name === group).layers[layer];
   }
-}
-
-function softmax(logits) {
-  const top = logits.reduce((most, logit) => Math.max(most, logit), -Infinity);
-  const powers = Float64Array.from(logits, (logit) => Math.exp(logit - top));
-  const total = powers.reduce((sum, power) => sum + power, 0);
-  return powers.map((power) => power / total);
 }
 
 /** The indices of the largest numbers, the first of equal ones first, without the forbidden. */

@@ -44,7 +44,7 @@ export class Answers {
     const { engine } = this;
     const isOne = path === "/api/generate";
     const force = [...prefix, ...(more ? engine.ids(more) : [])];
-    const steps = engine.translate(this.picture ?? text, { ...this.options, off, force, length: this.length });
+    const steps = engine.write(this.picture ?? text, { ...this.options, off, force, length: this.length });
     const said = [];
     let [source, prompt, state, waiting] = [[], [], null, null];
     for await (const step of sliced(steps, signal)) {
