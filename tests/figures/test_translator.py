@@ -142,7 +142,10 @@ def test_words_that_the_translator_does_not_know_are_named_as_text(figure: Calla
     page = figure("context")
     before = page.line
     page.type("the black <img/src=x/onerror=alert(1)>")
-    assert "The run does not know “<img/src=x/onerror=alert(1)>”" in page.view.inner_text(".note")
+    note = page.view.inner_text(".note")
+    assert note.startswith("The run does not know “<img/src=x/onerror=alert(1)>”, so the figure still shows the sentence ")
+    page.type("the black hippo sings")
+    assert "Its 132 words are " in page.view.inner_text(".note") and " horse, " in page.view.inner_text(".note")
     page.type("the the the the the the the the")
     assert page.view.inner_text(".note") == "Up to 7 words."
     assert page.line == before and not page.view.locator("img").count()

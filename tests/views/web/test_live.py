@@ -169,6 +169,9 @@ def test_a_head_that_is_switched_off_changes_the_maps_as_in_python(file: Path, t
     ended(page, pieces)
     until(page, lambda: "(without 1 head)" in page.inner_text(".run .status"), "a head less")
     assert page.locator(".head.off").count() == 1
+    for shown, canvas in ((".head.off", ".head.off canvas"), (".zoom .frame", ".zoom .frame canvas")):
+        assert page.locator(shown).evaluate("(node) => getComputedStyle(node, '::after').content") == '"off"'
+        assert page.locator(canvas).evaluate("(node) => getComputedStyle(node).opacity") == "0"
     select_head(page, 1, 0)
     for row, column in ((0, 3), (2, 1), (1, 6)):
         assert cell(page, row, column) == pytest.approx(weights[row, column].item(), abs=1e-4)

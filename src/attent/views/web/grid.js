@@ -139,6 +139,8 @@ export class Grid {
     const { layers } = this.group();
     const { layer, head } = this.state.values;
     const off = switches.has(layers[layer], head);
+    // the matrix beside it is not shown either
+    this.node.classList.toggle("off", off);
     this.switch.textContent = `switch ${off ? "on" : "off"} head ${head}`;
     this.switch.hidden = head === "mean";
     this.restore.hidden = !switches.off.length;
