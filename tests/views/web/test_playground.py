@@ -69,7 +69,7 @@ def test_equal_words_are_counted_where_they_are_shown(opened: Any) -> None:
     english, french = view.locator(".board .list").all()
     assert english.locator("li").all_inner_texts() == words
     assert french.locator("li").all_inner_texts() == ["le₁", "roi", "aime", "le₂", "petit", "chien"]
-    assert view.locator(".weights").first.locator("thead th").all_inner_texts() == words
+    assert view.locator(".matrix").first.locator("thead th").all_inner_texts() == words
     french.locator("li").nth(3).focus()
     view.locator(".said").filter(has_text="while writing le₂: ").wait_for()
 
@@ -84,7 +84,7 @@ def test_links_grow_out_of_noise(opened: Any, window: Any) -> None:
     view.locator(".picture i").filter(has_text="le chien noir chante").wait_for(timeout=LIMIT)
     view.click(".train")
     assert view.inner_text(".train") == "Train"
-    rows = [row.split("\t") for row in view.inner_text("table.weights >> nth=0").splitlines()]
+    rows = [row.split("\t") for row in view.inner_text("table.matrix >> nth=0").splitlines()]
     weights = {row[0]: dict(zip(rows[0][1:], map(float, row[1:]), strict=True)) for row in rows[1:]}
     assert {french: max(row, key=lambda word: row[word]) for french, row in weights.items()} == {
         "le": "the", "chien": "dog", "noir": "black", "chante": "sings",

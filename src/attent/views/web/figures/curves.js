@@ -4,7 +4,8 @@ import { attend, normalized } from "../formula/attend.js";
 import { dot, Matrix } from "../formula/matrix.js";
 import { rotary, sinusoidal } from "../formula/positions.js";
 import { Handle } from "./drag.js";
-import { digits, framed, oncePerFrame, slider } from "./frame.js";
+import { digits } from "../words.js";
+import { framed, oncePerFrame, slider } from "./frame.js";
 
 const [WIDTH, HEIGHT, EDGE] = [340, 210, 26];
 

@@ -1,14 +1,10 @@
 // The frame of a live figure: what to do, at most three controls, the drawing, and a sentence with the numbers.
 import { element } from "../elements.js";
+import { digits } from "../words.js";
 import { TASKS } from "./tasks.js";
 
 // Words that are offered in place of one that is unknown.
 const OFFERED = 12;
-
-/** A number with two decimals; minus is U+2212. */
-export function digits(value, count = 2) {
-  return value.toFixed(count).replace(/^-(0\.0*)$/, "$1").replace("-", "−");
-}
 
 /** A function that draws in the next frame, once, however often it is called before. */
 export function oncePerFrame(draw) {

@@ -3,10 +3,10 @@ import { painted, scaleOf } from "../colours.js";
 import { choice, element } from "../elements.js";
 import { normalized } from "../formula/attend.js";
 import { dot, timesTransposed } from "../formula/matrix.js";
+import { MatrixTable } from "../matrix_table.js";
 import { apart } from "../words.js";
-import { Board, reading } from "./board.js";
+import { TitledBoard, reading } from "./board.js";
 import { framed, oncePerFrame, sentenceField } from "./frame.js";
-import { MatrixTable } from "./matrix_table.js";
 import { Rows } from "./rows.js";
 
 const SENTENCE = "the black dog sings";
@@ -45,7 +45,7 @@ export function context(place, model) {
     const { words, vectors, maps, text } = found;
     row = Math.min(row, words.length - 1);
     const weights = maps.encoder[head][row];
-    board.show(words, words, weights, row);
+    board.show(words, words, maps.encoder[head], { row });
     const same = before.indexOf(words[row]);
     title.textContent = same < 0 ? `${words[row]} is not in “${SENTENCE}”` : `“${words[row]}” here and in “${SENTENCE}”: cosine`;
     rows.show(null, compared.map((matrix, part) => cosine(matrix.row(Math.max(same, 0)), vectors[part].row(row))));
@@ -53,11 +53,11 @@ export function context(place, model) {
     line.textContent = `In head ${head}, “${apart(words)[row]}” attends to ${reading(weights, words)}. Translation: ${text}`;
   };
   const redraw = oncePerFrame(draw);
-  const board = new Board("this sentence in the encoder: choose a word below", (chosen) => { row = chosen; redraw(); });
+  const board = new TitledBoard("this sentence in the encoder: choose a word below", (chosen) => { row = chosen; redraw(); });
   const line = framed(place, [
     sentenceField("sentence", found.words.join(" "), model.words, (typed) => { found = model.translate(typed); redraw(); }),
     headChoice("encoder", head, (chosen) => { head = chosen; redraw(); }),
-  ], board.node, element("div", { class: "titled" }, title, rows.node));
+  ], board.titled, element("div", { class: "titled" }, title, rows.node));
   draw();
 }
 
@@ -67,17 +67,17 @@ export function heads(place, model) {
     const { words, labels, maps } = found;
     row = Math.min(row, labels.length - 1);
     const rows = chosen.map((head) => maps.cross[head][row]);
-    boards.forEach((board, side) => board.show(words, labels, rows[side], row));
+    boards.forEach((board, side) => board.show(words, labels, maps.cross[chosen[side]], { row }));
     const shared = rows[0].map((weight, key) => (weight + rows[1][key]) / 2);
     const read = chosen.map((head, side) => `head ${head} reads ${reading(rows[side], words)}`).join("; ");
     line.textContent = `To write ${apart(labels)[row]}, ${read}. A single head with both would have to share its weight: ${reading(shared, words)}.`;
   };
   const redraw = oncePerFrame(draw);
-  const boards = ["left", "right"].map((side) => new Board(`${side} head: choose a word below`, (next) => { row = next; redraw(); }));
+  const boards = ["left", "right"].map((side) => new TitledBoard(`${side} head: choose a word below`, (next) => { row = next; redraw(); }));
   const line = framed(place, [
     sentenceField("sentence", SENTENCE, model.words, (typed) => { found = model.translate(typed); redraw(); }),
     ...chosen.map((head, side) => headChoice(["left", "right"][side], head, (next) => { chosen[side] = next; redraw(); })),
-  ], ...boards.map(({ node }) => node));
+  ], ...boards.map(({ titled }) => titled));
   draw();
 }
 
@@ -98,7 +98,7 @@ export function seeing(place, model) {
       button.replaceChildren(painted({ ...size, values: Float32Array.from(others[own].flat()) }, scaleOf(size)));
       button.setAttribute("aria-pressed", String(which === group && own === head));
     });
-    board.show(columns, rows, maps[head][row], row);
+    board.show(columns, rows, maps[head], { row });
     matrix.show(maps[head], rows, columns, row);
     line.textContent = `${GROUPS[group]}, head ${head}: ${group ? "to write " : ""}${apart(rows)[row]}, the weights are ${reading(maps[head][row], columns)}.`;
   };
@@ -110,9 +110,9 @@ export function seeing(place, model) {
   }));
   const strip = (which) => thumbnails.filter(({ of }) => of[0] === which).map(({ button }) => button);
   const strips = GROUPS.map((name, which) => element("div", { class: "strip" }, element("span", { text: name }), ...strip(which)));
-  const [board, matrix] = [new Board("words: choose one below", choose), new MatrixTable("matrix", choose)];
+  const [board, matrix] = [new TitledBoard("words: choose one below", choose), new MatrixTable("matrix", choose)];
   const line = framed(place, [
     sentenceField("sentence", SENTENCE, model.words, (typed) => { found = model.translate(typed); redraw(); }),
-  ], element("div", { class: "strips", role: "group", "aria-label": "all heads" }, ...strips), board.node, matrix.node);
+  ], element("div", { class: "strips", role: "group", "aria-label": "all heads" }, ...strips), board.titled, matrix.node);
   draw();
 }

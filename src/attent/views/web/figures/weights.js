@@ -4,8 +4,9 @@ import { attend, normalized } from "../formula/attend.js";
 import { both, MASKS } from "../formula/masks.js";
 import { NORMALIZERS } from "../formula/normalizers.js";
 import { reading } from "./board.js";
-import { digits, framed, oncePerFrame, slider } from "./frame.js";
-import { MatrixTable } from "./matrix_table.js";
+import { digits } from "../words.js";
+import { framed, oncePerFrame, slider } from "./frame.js";
+import { MatrixTable } from "../matrix_table.js";
 import { Rows } from "./rows.js";
 
 const WORDS = ["the", "black", "dog", "sings"];
