@@ -41,7 +41,8 @@ const [settings, updates] = JSON.parse(process.argv.at(-1));
 const training = new Training({ ...DEFAULTS, ...settings });
 // the share of a source word's weights on itself, on average over pairs that were not trained on
 const ownShare = (model) => {
-  const shares = ENCODED.pairs(HELD_OUT).flatMap((pair) => pair.source.map((_, place) => forced(model, pair).own.row(place)[place]));
+  const shareOf = (pair, place) => forced(model, pair).own.row(place)[place];
+  const shares = ENCODED.pairs(HELD_OUT).flatMap((pair) => pair.source.map((_, place) => shareOf(pair, place)));
   return shares.reduce((sum, share) => sum + share) / shares.length;
 };
 const untrained = ownShare(training.model);
