@@ -34,11 +34,17 @@ SETTINGS = {
 }
 LENGTHS = ((3, 4), (5, 6), (7, 8), (9, 10))
 TRAIN = """
-import { Training, areRight, errorRate, ownShare, texts } from "./training.js";
+import { ENCODED, Training, areRight, errorRate, forced, texts } from "./training.js";
 import { HELD_OUT } from "./pairs.js";
 import { DEFAULTS } from "./settings.js";
 const [settings, updates] = JSON.parse(process.argv.at(-1));
 const training = new Training({ ...DEFAULTS, ...settings });
+// the share of a source word's weights on itself, on average over pairs that were not trained on
+const ownShare = (model) => {
+  const shareOf = (pair, place) => forced(model, pair).own.row(place)[place];
+  const shares = ENCODED.pairs(HELD_OUT).flatMap((pair) => pair.source.map((_, place) => shareOf(pair, place)));
+  return shares.reduce((sum, share) => sum + share) / shares.length;
+};
 const untrained = ownShare(training.model);
 while (training.updates < updates) training.update();
 const [right, lengths] = [areRight(training.model), texts(HELD_OUT).map(([source]) => source.length)];

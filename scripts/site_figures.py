@@ -64,10 +64,9 @@ def numbers(name: str) -> str:
 
 
 def translator() -> dict[str, Any]:
-    """Return the recorded translator: pieces, shapes by name, and all weights in their order as base64 of 16 bits."""
+    """Return the recorded translator: its description as views/web/engine reads it, and its weights as base64."""
     with np.load(FOLDER / "translator.npz", allow_pickle=False) as arrays:
-        weights = {name: arrays[name] for name in arrays if arrays[name].dtype == np.float16}
-        pieces = {side: arrays[side].tolist() for side in ("source", "target")}
-    shapes = {name: [1, *weight.shape][-2:] for name, weight in weights.items()}
-    joined = b"".join(weight.astype("<f2").tobytes() for weight in weights.values())
-    return {**pieces, "shapes": shapes, "weights": b64encode(joined).decode()}
+        return {
+            "description": json.loads(str(arrays["description"])),
+            "weights": b64encode(arrays["weights"].tobytes()).decode(),
+        }

@@ -80,6 +80,7 @@ def test_without_a_gpu_a_build_for_cpus_is_taken_where_there_is_one(
     packages, lines = installed(tmp_path, actual)
     assert packages == [*requests, ".[plot]"]
     assert message in lines
+    assert lines[-1] == "Installing attent[plot] (minutes the first time)"
 
 
 def test_the_build_of_the_index_is_taken_for_a_gpu_and_one_that_is_there_stays(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ import numpy as np
 import torch
 
 import attent
+from attent.formats.html import payload
 from attent.runs.config import read_config
+from attent.runs.folder import read
 from attent.tasks.classification.classifier import load
 from attent.tasks.classification.corpus import image_corpus
 from attent.tasks.classification.pictures import Pictures
@@ -37,14 +39,9 @@ DIGITS = range(10)
 
 
 def translator(run: Path) -> dict[str, np.ndarray]:
-    """Return the weights of a translator as 16-bit floats by name, and the pieces of its "source" and "target"."""
-    loaded = attent.load(run)
-    weights = {name: tensor.half().numpy() for name, tensor in loaded.model.state_dict().items()}
-    pieces = {
-        side: np.array([tokenizer.piece(token) for token in range(tokenizer.size)])
-        for side, tokenizer in (("source", loaded.source_tokenizer), ("target", loaded.target_tokenizer))
-    }
-    return {**pieces, **weights}
+    """Return the description of a translator in JSON, and the bytes of its weights, as a page of the run has them."""
+    description, packs = payload(read(run), run.name)
+    return {"description": np.array(json.dumps(description, ensure_ascii=False)), "weights": packs["weights"]}
 
 
 def sentences(runs: Path) -> list[dict[str, Any]]:

@@ -84,5 +84,5 @@ def test_recorded_weights_are_those_of_the_runs_of_the_course(
         np.testing.assert_allclose(recorded["weights"], computed["weights"], atol=0.3)
     arrays = record.translator(Path("runs/phrases"))
     with np.load(record.TRANSLATOR, allow_pickle=False) as recorded:
-        assert {name: recorded[name].shape for name in recorded} == {name: part.shape for name, part in arrays.items()}
-        assert all(recorded[side].tolist() == arrays[side].tolist() for side in ("source", "target"))
+        assert recorded["weights"].shape == arrays["weights"].shape
+        assert json.loads(str(recorded["description"])) == json.loads(str(arrays["description"]))

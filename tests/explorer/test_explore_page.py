@@ -349,17 +349,18 @@ def test_texts_run_their_way(window: Any, translator: Translator, wait: Any) -> 
         tokens, text = written(hebrew, "אב ג7")
         # the model has learnt nothing, and may write nothing, or no letter
         text = text or "The translation is empty."
-        wait.ended(page, f"{text} (not known to this model: 7)")
+        wait.ended(page, f"Not known to this model: 7; the rest is a guess.{text}")
         assert page.locator(".read").get_attribute("dir") == "rtl"
         first, second = (page.locator(".read li").nth(index).bounding_box() for index in (0, 1))
         assert second["x"] < first["x"]
         assert page.locator(".written").get_attribute("dir") == Text(labels(hebrew.target_tokenizer, tokens)).direction
         # what stands around the translation stays in place
-        assert page.locator(".status bdi").all_inner_texts() == [text, "7"]
+        assert page.locator(".status bdi").all_inner_texts() == ["7", text]
         # left to right again
         page.fill("#text", "77")
         wait.until(page, "document.querySelectorAll('.read li').length === 2")
-        wait.ended(page, f"{written(hebrew, '77')[1] or 'The translation is empty.'} (not known to this model: 7)")
+        text = written(hebrew, "77")[1] or "The translation is empty."
+        wait.ended(page, f"Not known to this model: 7; the rest is a guess.{text}")
         assert page.locator(".read").get_attribute("dir") == "ltr"
         # while the server still answers what the page asks for
         window.check()

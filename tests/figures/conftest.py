@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _live_engine import stored
 from torch import Tensor
 
 import attent
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
+from attent.text.tokenizer import SPECIALS
 from attent.views.pages.page import web_file
 
 pytest.importorskip("mkdocs", reason="mkdocs is not installed")
@@ -109,7 +111,9 @@ class Course:
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
-        self.source, self.target = data["source"], data["target"]
+        description = data["description"]
+        entries = [description["tokenizers"][side]["entries"] for side in ("source", "target")]
+        self.source, self.target = ([""] * SPECIALS + texts for texts in entries)
         settings = TransformerSettings(
             encoder_layers=1,
             decoder_layers=1,
@@ -123,11 +127,8 @@ class Course:
             output_bias=False,
         )
         self.model = Transformer(settings, len(self.source), len(self.target)).eval()
-        weights = np.frombuffer(b64decode(data["weights"]), "<f2").astype(np.float32)
-        parts = torch.from_numpy(weights).split([rows * columns for rows, columns in data["shapes"].values()])
-        state = self.model.state_dict()
-        tensors = {name: part.reshape(state[name].shape) for name, part in zip(data["shapes"], parts, strict=True)}
-        self.model.load_state_dict(tensors)
+        weights = np.frombuffer(b64decode(data["weights"]), np.uint8)
+        self.model.load_state_dict(stored(description, weights))
 
     def ids(self, sentence: str) -> list[int]:
         """Return the tokens of a sentence."""

@@ -54,6 +54,7 @@ PRESSED = {
     "button": ["Enter", "ArrowRight"],
     "application": ["ArrowRight"],
     "gridcell": ["ArrowRight"],
+    "option": ["ArrowRight", "ArrowRight"],
     "text": [],
 }
 FOCUS = """() => {

@@ -12,7 +12,7 @@ from html import escape
 from torch import Tensor
 
 from attent.views.labels import cut, legend, pad, visible, width
-from attent.views.pages.page import Page, fill, web_file
+from attent.views.pages.page import Page, bundle, fill, web_file
 from attent.views.panel import panel
 from attent.views.step import WalkStep
 from attent.views.terminal import heat_map
@@ -119,7 +119,7 @@ def walk_page(walk: Walk) -> Page:
     parts = {
         # prevents words from closing the element around the numbers
         "walk": json.dumps(data).replace("<", "\\u003c"),
-        "script": web_file("walk.js"),
+        "script": bundle("walk"),
         "title": escape(walk.title),
         "style": web_file("tokens.css") + web_file("walk.css"),
     }

@@ -17,9 +17,10 @@ from attent.models.settings import RnnSettings, TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
 from attent.tasks.recipe import follow
 from attent.tasks.settings import parse
-from attent.text.tokenizer import CharTokenizer
+from attent.text.tokenizer import CharTokenizer, WordTokenizer
 from attent.training.progress import Progress
 
+ENGLISH, FRENCH = "the black dog sings", "le chien noir chante"
 MakePage = Callable[..., Path]
 TRAINING = '[training]\nupdates = 40\nbatch_pairs = 16\nlearning_rate = 1e-2\nprecision = "float32"\nthreads = 1\n'
 SIZES = "layers = 2\nwidth = 16\nfeed_forward = 16\nheads = 2\ndropout = 0.0\n"
@@ -34,8 +35,12 @@ LINES = [
 def translating(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A function that writes the run folder of an untrained translator, whose weights are 16-bit numbers."""
 
-    def make(kind: str, **changes: Any) -> Path:
+    def make(kind: str, *, words: bool = False, **changes: Any) -> Path:
         source, target = CharTokenizer("abcde "), CharTokenizer("<img>012")
+        if words:
+            source, target = (
+                WordTokenizer([*(f" {word}" for word in side.split()), ","]) for side in (ENGLISH, FRENCH)
+            )
         settings: Any
         if kind == "rnn":
             settings = RnnSettings(width=16, embedding_width=12, **changes)
@@ -50,7 +55,7 @@ def translating(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
                 parameter.copy_((1.5 * parameter).half())
         folder = tmp_path_factory.mktemp(kind) / "run"
         with RunWriter(folder) as run:
-            kinds = {"source": "char", "target": "char"}
+            kinds = dict.fromkeys(("source", "target"), "word" if words else "char")
             run.finish(RunConfig(model=settings, tokenizers=kinds), model, source, target)
         return folder
 

@@ -14,7 +14,6 @@ import torch
 from _live_engine import Pair, difference, node, randomize, translated
 
 from attent.attention.capture.intervene import intervene
-from attent.attention.masks import Causal, Window
 from attent.formats.html import as_data, page_of
 from attent.models.build import build
 from attent.models.settings import DecoderSettings, EncoderSettings, RnnSettings, TransformerSettings
@@ -269,8 +268,8 @@ def test_normalizer_temperature_and_mask_are_replaced() -> None:
     config = RunConfig(task="fill-mask", tokenizers={"text": "word"}, sizes=sizes, model=settings)
     pair = Pair(Run(config, model, {"text": tokenizer}, {}))
     text = "the dog was tired , so [MASK] slept ."
-    masks: list[tuple[Any, Any]] = [("causal", Causal()), ({"name": "window", "left": 2, "right": 0}, Window(2, 0))]
-    options = [{"normalizer": "sparsemax"}, {"temperature": 0.5}, *({"mask": mask} for mask, _ in masks)]
+    masks = {"causal": (-np.inf, 0), "window": (-1, 1)}
+    options = [{"normalizer": "sparsemax"}, {"temperature": 0.5}, *({"mask": mask} for mask in masks)]
     answers = pair.ask(*({"call": "fill", "input": text, "options": option} for option in options))
     plain, *_ = pair.ask({"call": "fill", "input": text})
     weights = [np.array(answer["maps"]["self.0"]) for answer in (plain, *answers)]
@@ -280,9 +279,9 @@ def test_normalizer_temperature_and_mask_are_replaced() -> None:
     powers = np.exp(2 * scores)
     np.testing.assert_allclose(weights[2], powers / powers.sum(-1, keepdims=True), atol=1e-5)
     count = scores.shape[-1]
-    for own, (_, mask) in zip(weights[3:], masks, strict=True):
+    for own, (least, most) in zip(weights[3:], masks.values(), strict=True):
         offsets = np.arange(count)[None] - np.arange(count)[:, None]
-        allowed = (offsets <= 0) & (offsets >= (-2 if isinstance(mask, Window) else -count))
+        allowed = (offsets >= least) & (offsets <= most)
         powers = np.exp(scores) * allowed
         np.testing.assert_allclose(own, powers / powers.sum(-1, keepdims=True), atol=1e-5)
 

@@ -15,7 +15,7 @@ from _live_engine import node
 
 from attent.attention import masks, positions, scores
 from attent.attention.arguments import prepare
-from attent.attention.normalizers import NORMALIZERS, Sigmoid, TopK
+from attent.attention.normalizers import NORMALIZERS, TopK
 from attent.attention.reference import steps
 from attent.views.pages.page import bundle
 
@@ -27,23 +27,14 @@ COMPUTE = Path(__file__).with_name("formula_cases.js").read_text(encoding="utf-8
 NODE = 'process.stdout.write(JSON.stringify(JSON.parse(require("fs").readFileSync(0, "utf8")).map(computed)));'
 
 
-def tables(length: int, generator: torch.Generator) -> dict[str, tuple[Any, list[dict[str, Any]]]]:
-    """Return each mask of so many keys, in Python and as JavaScript makes it; `hidden` hides whole rows."""
-    centers = (torch.rand(length, generator=generator) * length).round(decimals=1)
-    documents = torch.tensor([index // 3 - (index == length - 1) * 9 for index in range(length)])
-    indices = torch.randint(length, (length, 2), generator=generator)
-    numbers = indices.tolist()
+def tables() -> dict[str, tuple[Any, list[dict[str, Any]]]]:
+    """Return each mask, in Python and as JavaScript makes it; `hidden` hides whole rows."""
     return {
         "none": (None, [{"name": "none"}]),
         "causal": (masks.Causal(), [{"name": "causal"}]),
         "window": (masks.Window(2, 0), [{"name": "window", "left": 2, "right": 0}]),
-        "ahead": (masks.Window(None, 1), [{"name": "window", "left": None, "right": 1}]),
+        "ahead": (masks.Window(0, 1), [{"name": "window", "left": 0, "right": 1}]),
         "prefix": (masks.Prefix(2), [{"name": "prefix", "length": 2}]),
-        "around": (masks.Around(centers[None], 1), [{"name": "around", "centers": centers.tolist(), "distance": 1}]),
-        "documents": (masks.Documents(documents), [{"name": "documents", "keys": documents.tolist()}]),
-        "selected": (masks.Selected(indices), [{"name": "selected", "indices": numbers}]),
-        "excluded": (masks.Excluded(indices), [{"name": "excluded", "indices": numbers}]),
-        "padding": (masks.Padding(torch.tensor([length - 1])), [{"name": "padding", "length": length - 1}]),
         "hidden": (masks.Causal() & masks.Prefix(0), [{"name": "causal"}, {"name": "prefix", "length": 0}]),
     }
 
@@ -123,7 +114,7 @@ def case(
     if position == "relative_bias":
         torch.nn.init.normal_(modules[position].table)
         described["table"] = as_matrix(modules[position].table.detach())
-    part = {"top_k": TopK(3), "sigmoid": Sigmoid(-0.5)}.get(normalizer, normalizer)
+    part = TopK(2) if normalizer == "top_k" else normalizer
     call = prepare(
         query, key, value, score=score, normalizer=part, mask=mask[0], position=modules.get(position), query_start=start
     )
@@ -133,7 +124,6 @@ def case(
     sides = dict(zip(("query", "key", "value"), map(as_matrix, tensors), strict=True))
     question = {
         **sides, "score": name, "parameters": matrices, "vectors": numbers, "normalizer": normalizer, "mask": mask[1],
-        "normal": {"k": 3} if normalizer == "top_k" else {"bias": -0.5} if normalizer == "sigmoid" else {},
         "position": described, "start": start,
     }  # fmt: skip
     own = head if position in ("alibi", "relative_bias") else 0
@@ -149,7 +139,7 @@ def cases(*, exhaustive: bool = False) -> list[tuple[dict[str, Any], dict[str, t
     torch.manual_seed(0)
     kinds, position_names = ("plain", "huge", "tiny", "ties", "zero"), ("none", "rotary", "alibi", "relative_bias")
     results = []
-    names = [*tables(3, generator)]
+    names = [*tables()]
     rounds = chain(
         product(parameterized(1), NORMALIZERS, ("plain", "ties")),
         # masks and positions do not depend on the score
@@ -162,26 +152,20 @@ def cases(*, exhaustive: bool = False) -> list[tuple[dict[str, Any], dict[str, t
             variant if variant in position_names else position_names[number % 2 if variant == "ties" else number % 4]
         )
         kind = variant if variant in kinds else "plain"
+        if kind == "ties" and normalizer == "hard" and name not in ("dot", "scaled_dot"):
+            # the rounding of products with parameters decides between equal scores
+            kind = "plain"
         # a turned huge or equal number is no longer exact, and rounding decides between equal scores
         position = "none" if kind != "plain" and position == "rotary" else position
-        start = 0 if mask in ("around", "documents", "selected", "excluded") else number % 3
+        start = number % 3
         score = parameterized(length)[name]
-        results.append(
-            case(
-                tensors(kind, length, generator),
-                score,
-                name,
-                normalizer,
-                tables(length, generator)[mask],
-                position,
-                start,
-            )
-        )
+        parts = tensors(kind, length, generator)
+        results.append(case(parts, score, name, normalizer, tables()[mask], position, start))
     rest = product(parameterized(1), NORMALIZERS, names, position_names) if exhaustive else ()
     for number, (name, normalizer, mask, position) in enumerate(rest):
         length = 3 + number % 5
         parts, score = tensors("plain", length, generator), parameterized(length)[name]
-        results.append(case(parts, score, name, normalizer, tables(length, generator)[mask], position, 0))
+        results.append(case(parts, score, name, normalizer, tables()[mask], position, 0))
     return results
 
 
@@ -213,7 +197,7 @@ def test_under_node_every_part_computes_what_python_computes() -> None:
 @pytest.mark.slow
 def test_in_a_browser_every_part_computes_what_python_computes(window: Any, tmp_path: Path) -> None:
     questions, expected = map(list, zip(*cases(exhaustive=True), strict=True))
-    assert len(questions) > 2_900
+    assert len(questions) > 1_700
     data = json.dumps(questions)
     script = f"{bundle('engine/attention')}{COMPUTE}globalThis.answers = {data}.map(computed);"
     file = tmp_path / "formula.html"

@@ -3,79 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from _live_page import cell, ended, select_head, shown, until, weights_of, written
 
 import attent
 from attent.explorer.loaded_run import swap
 from attent.tasks.loading import load
 from attent.tasks.text_generation.stepwise import StepwiseGeneration
-from attent.tasks.translation.stepwise import StepwiseDecoding
-from attent.text.tokenizer import EOS
 
 pytestmark = pytest.mark.slow
 
 NARROW = (390, 844)
 SIZES = pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), (NARROW, True)], ids=["wide", "narrow"])
 CROSS = "decoder.layers.0.cross_attention"
-LAST = "decoder.layers.1.cross_attention"
+NORMALIZED = {
+    "softmax": ": the softmax of the scores of its row",
+    "hard": ": 1 for the largest score of its row, 0 for all others",
+    "sigmoid": ": the sigmoid of the score alone: a row does not sum to 1",
+    "top_k": ": the softmax of the two largest scores of its row, 0 for all others",
+    "sparsemax": ": the sparsemax of the scores of its row",
+}
 DIGITS = '[images]\nsource = "digits"\npatch = 4\n'
-
-
-def until(page: Any, holds: Callable[[], bool], name: str) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        page.wait_for_timeout(50)
-    pytest.fail(f"{name} never came to be; the page says {page.locator('.status').all_inner_texts()}")
-
-
-def written(translator: Any, text: str, prefix: tuple[int, ...] = ()) -> tuple[list[str], list[int]]:
-    """The labels and the ids of what Python writes."""
-    decoding = StepwiseDecoding(translator, text, prefix)
-    return [step.chosen.piece for step in decoding], decoding.tokens
-
-
-def weights_of(translator: Any, text: str) -> torch.Tensor:
-    """The cross-attention of the last layer while Python writes, (H, Tq, Tk)."""
-    pieces, tokens = written(translator, text)
-    maps = translator.map_of_tokens(translator.read(text).ids, [*tokens, EOS], (*text,), (*pieces,), False)
-    # an RNN has one attention
-    return maps[LAST if LAST in maps else next(iter(maps))].weights[0]
-
-
-def shown(page: Any) -> list[str]:
-    return page.locator(".written bdi").all_inner_texts()
-
-
-def ended(page: Any, pieces: list[str]) -> None:
-    """Wait until these tokens are written, and their maps are drawn."""
-    until(page, lambda: shown(page) == [piece.replace(" ", "␣") for piece in pieces], f"{pieces}")
-    until(page, lambda: not page.locator(".former").count(), "the view")
-    page.wait_for_selector(".zoom canvas[data-complete='true']")
-
-
-def cell(page: Any, row: int, column: int) -> float:
-    """Select a cell of the matrix by the keyboard, and return its weight."""
-    canvas, readout = page.locator(".zoom canvas").first, page.locator(".zoom .readout")
-    canvas.focus()
-    for key, count in (("PageUp", 9), ("Home", 1), ("ArrowDown", row), ("ArrowRight", column)):
-        for _ in range(count):
-            page.keyboard.press(key)
-    page.locator(f".zoom .readout[data-row='{row}'][data-column='{column}']:not([data-value=''])").wait_for()
-    value = float(readout.get_attribute("data-value"))
-    page.keyboard.press("Enter")
-    return value
-
-
-def select_head(page: Any, layer: int, head: int) -> None:
-    page.click(f"button[aria-label='layer {layer}, head {head}']")
-    page.wait_for_selector(".zoom canvas[data-complete='true']")
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +62,10 @@ def test_what_is_typed_is_translated_as_python_does(
     page.fill("#text", "")
     until(page, lambda: not shown(page) and not page.locator(".view > *").count(), "nothing")
     page.fill("#text", "abz")
-    until(page, lambda: "not known to this model: z" in page.inner_text(".run .status"), "an unknown character")
+    notice = page.locator(".notice")
+    until(page, notice.count, "an unknown character")
+    assert notice.inner_text() == "Not known to this model: z; the rest is a guess."
+    assert page.locator(".read .unknown").all_inner_texts() == ["z"]
     window.picture(page, f"live-{size[0]}", whole=True)
     assert window.requests == [file.as_uri()]
 
@@ -169,6 +125,9 @@ def test_a_head_that_is_switched_off_changes_the_maps_as_in_python(file: Path, t
     ended(page, pieces)
     until(page, lambda: "(without 1 head)" in page.inner_text(".run .status"), "a head less")
     assert page.locator(".head.off").count() == 1
+    for hidden, canvas in ((".head.off", ".head.off canvas"), (".zoom .frame", ".zoom .frame canvas")):
+        assert page.locator(hidden).evaluate("(node) => getComputedStyle(node, '::after').content") == '"off"'
+        assert page.locator(canvas).evaluate("(node) => getComputedStyle(node).opacity") == "0"
     select_head(page, 1, 0)
     for row, column in ((0, 3), (2, 1), (1, 6)):
         assert cell(page, row, column) == pytest.approx(weights[row, column].item(), abs=1e-4)
@@ -190,6 +149,21 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     for row, column in ((0, 0), (1, 4)):
         assert cell(page, row, column) == pytest.approx(weights[row, column].item(), abs=1e-4)
     page.locator(".sum", has_text=": the sparsemax of the scores of its row").wait_for()
+    assert page.locator(".zoom .legend span").all_inner_texts() == ["0", "1"]
+    page.get_by_label("weights are the").select_option("identity")
+    swap(translator.model, normalizer="identity")
+    ended(page, written(translator, "bad cab")[0])
+    page.locator(".sum", has_text=": the score itself, which is no weight: it can be negative").wait_for()
+    numbers = weights_of(translator, "bad cab")[1]
+    row, column = divmod(int(numbers.argmin()), numbers.shape[-1])
+    assert numbers.min() < 0
+    assert cell(page, row, column) == pytest.approx(numbers.min().item(), abs=1e-3)
+    assert page.locator(".zoom .legend span").all_inner_texts()[1].startswith("±")
+    page.click(".further summary")
+    assert "A number is the score itself, no weight; dark is large, with either sign." in page.inner_text(".further")
+    for name, meaning in NORMALIZED.items():
+        page.get_by_label("weights are the").select_option(name)
+        page.locator(".sum", has_text=meaning).wait_for()
     page.get_by_label("temperature").focus()
     for _ in range(12):
         page.keyboard.press("ArrowRight")
@@ -204,14 +178,36 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     assert page.locator("text=as trained").is_hidden()
 
 
+# the places of the tokens that are marked as query and as key
+PLACES = """[['.written', '::after', '"query"'], ['.read', '::before', '"key"']].map(([list, part, name]) =>
+    [...document.querySelectorAll(list + ' li')].findIndex((item) => getComputedStyle(item, part).content === name))"""
+
+
+def test_the_token_with_the_longest_link_is_selected_at_first(file: Path, translator: Any, window: Any) -> None:
+    page = window.open(file)
+    picked: list[tuple[int, int]] = []
+    for text in ("bad cab", "dead bed", "abcde", "cab a bad"):
+        page.fill("#text", text)
+        ended(page, written(translator, text)[0])
+        tops, keys = (part[:-1] for part in weights_of(translator, text).mean(0).max(-1))
+        spans = tops * (keys - torch.arange(len(keys))).abs()
+        picked.append((int(spans.argmax()), int(tops.argmax())))
+        until(page, lambda: page.locator(".written .shown").count() == 1, "a selected token")
+        selected, strongest = page.evaluate(PLACES)
+        assert (selected, strongest) == (picked[-1][0], int(keys[selected]))
+    assert any(longest != most_peaked for longest, most_peaked in picked)
+
+
 def test_a_weight_is_written_out(file: Path, translator: Any, window: Any) -> None:
     page = window.open(file)
     pieces = written(translator, "bad cab")[0]
     ended(page, pieces)
     assert "Select one head" in page.inner_text(".sum")
+    assert re.search(r"^to .* [\d.]+ \(mean of 2 heads\)$", page.inner_text(".answer .readout"))
     select_head(page, 1, 1)
     weight = cell(page, 2, 4)
     weights = weights_of(translator, "bad cab")[1, 2]
+    until(page, lambda: page.inner_text(".answer .readout").endswith(" (head 1)"), "the name of the head")
     reads, number, alpha, score = page.locator(".sum output p").all_inner_texts()
     # the terms of the context are the largest weights, the largest first
     named = [float(term) for term in re.findall(r"([\d.]+) v\(", reads)]
@@ -227,6 +223,8 @@ def test_a_weight_is_written_out(file: Path, translator: Any, window: Any) -> No
     assert re.match(r"score of .* = 0\.35 · \(.*\) = −?[\d.]+$", score)
     select_head(page, 1, 0)
     assert page.inner_text(".sum output p:nth-child(3)") != alpha
+    page.click("text=encoder self-attention")
+    until(page, lambda: page.inner_text(".tokens .readout").endswith(" (head 0)"), "the name of the head")
 
 
 @pytest.fixture(scope="module")

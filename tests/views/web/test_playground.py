@@ -6,6 +6,7 @@ It trains, aligns, follows its address, and asks nobody for anything.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def test_equal_words_are_counted_where_they_are_shown(opened: Any) -> None:
     english, french = view.locator(".board .list").all()
     assert english.locator("li").all_inner_texts() == words
     assert french.locator("li").all_inner_texts() == ["le₁", "roi", "aime", "le₂", "petit", "chien"]
-    assert view.locator(".weights").first.locator("thead th").all_inner_texts() == words
+    assert view.locator("table.matrix").first.locator("thead th").all_inner_texts() == words
     french.locator("li").nth(3).focus()
     view.locator(".said").filter(has_text="while writing le₂: ").wait_for()
 
@@ -84,7 +85,7 @@ def test_links_grow_out_of_noise(opened: Any, window: Any) -> None:
     view.locator(".picture i").filter(has_text="le chien noir chante").wait_for(timeout=LIMIT)
     view.click(".train")
     assert view.inner_text(".train") == "Train"
-    rows = [row.split("\t") for row in view.inner_text("table.weights >> nth=0").splitlines()]
+    rows = [row.split("\t") for row in view.inner_text("table.matrix >> nth=0").splitlines()]
     weights = {row[0]: dict(zip(rows[0][1:], map(float, row[1:]), strict=True)) for row in rows[1:]}
     assert {french: max(row, key=lambda word: row[word]) for french, row in weights.items()} == {
         "le": "the", "chien": "dog", "noir": "black", "chante": "sings",
@@ -98,7 +99,8 @@ def test_it_trains_from_the_keyboard_and_begins_anew_with_another_formula(opened
     view = opened()
     view.keyboard.press("Tab")
     view.keyboard.press("Enter")
-    wait_for_update(view)
+    # of fewer than 20 updates no curve is kept
+    view.locator(".status").filter(has_text=re.compile(r"update ([3-9]\d|\d{3})")).wait_for(timeout=LIMIT)
     view.focus(".list li")
     view.keyboard.press("ArrowRight")
     view.keyboard.press("End")

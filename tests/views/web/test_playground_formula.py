@@ -155,7 +155,7 @@ console.log(JSON.stringify(Object.entries(model.parameters).map(([name, { data, 
 })));
 """
     results = node(script)
-    assert len(results) == 13
+    assert len(results) == 14
     for name, gradient, difference in results:
         assert abs(gradient) > 1e-4, name
         assert gradient == pytest.approx(difference, rel=1e-5), name

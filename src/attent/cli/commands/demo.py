@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,23 +61,32 @@ def demo(
         say(f"training on {corpus.training_pairs:,} dates in {len(corpus.locale_names)} locales, into {folder}")
     results = follow(run_settings, folder, replace=out is None)
     translator = load(folder, device)
+    examples = texts = (*DATES, *(date or ())) if dates else SENTENCES
     if parts:
         english, french = zip(*((sentence.english, sentence.french) for sentence in parts["test"]), strict=True)
         results = {"held-out subjects of verbs": {"exact_match": exact_match(translator.translate(english), french)}}
-    texts = (*DATES, *(date or ())) if dates else SENTENCES
-    column = max(map(width, texts))
-    pairs = zip(texts, translator.translate(texts), strict=True)
-    write("\n".join(f"{pad(text, column, left=True)}  →  {translation}" for text, translation in pairs))
+        # short ones, of which SENTENCES are the first
+        examples = [text for text in english if len(text) < 40][:8]
+    write(
+        "\n".join(
+            f"{pad(text, max(map(width, texts)), left=True)}  →  {translation}"
+            for text, translation in zip(texts, translator.translate(texts), strict=True)
+        )
+    )
     print("\nIts attention while it writes:\n")
     print(heat_map(panel_of(translator.map(texts[0])), color=use_color()), "\n")
-    live = write_page(folder, folder / PAGE, examples=texts)
+    live = write_page(folder, folder / PAGE, examples=examples)
     print(f"Open {live} in a browser: it computes every layer and head for what you type.\n\nNext:")
-    for command in (
-        f'translate {folder} "{"it | 3 marzo 2026" if dates else SENTENCES[0]}"',
-        f'show {folder} "{texts[0]}" --head all',
-        f"describe {folder}",
-        f'walk {folder} "{texts[0]}"',
-    ):
-        print(f"  attent {command}")
-    print()
-    print("exact match " + ", ".join(f"{scores['exact_match']:.1f} % {name}" for name, scores in results.items()))
+    program = sys.argv[0] if Path(sys.argv[0]).stem == "attent" and not shutil.which("attent") else "attent"
+    print(
+        "\n".join(
+            f"  {program} {command}"
+            for command in (
+                f'translate {folder} "{"it | 3 marzo 2026" if dates else SENTENCES[0]}"',
+                f'show {folder} "{texts[0]}" --head all',
+                f"describe {folder}",
+                f'walk {folder} "{texts[0]}"',
+            )
+        )
+    )
+    print("\nexact match " + ", ".join(f"{scores['exact_match']:.1f} % {name}" for name, scores in results.items()))

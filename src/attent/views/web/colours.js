@@ -1,5 +1,7 @@
 // Weights as colours, by the scale of docs/design-pages.md: 0 to 1 for up to 32 keys, multiples of uniform for more.
 
+import { bitmap, element } from "./elements.js";
+
 const STEPS = 256;
 // Keys up to which the scale is 0 to 1, the multiple of uniform at which the other one is full, and the share of the largest
 // entropy from which a row is called nearly uniform.
@@ -74,27 +76,18 @@ export function shade(part) {
 
 /** A matrix as a canvas of one pixel a cell; its first row stands for row `first` of the map, and each for `step` rows. */
 export function painted({ values, height, width }, scale, rooted = false, first = 0, step = 1) {
-  const canvas = document.createElement("canvas");
-  canvas.width = width;
-  canvas.height = height;
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(width, height);
   const colours = table();
-  for (let cell = 0; cell < values.length; cell += 1) {
+  return bitmap(height, width, (bytes) => values.forEach((value, cell) => {
     const row = Math.floor((first + Math.floor(cell / width) + 0.5) * step);
-    const place = 3 * Math.round(share(values[cell], scale, row, rooted) * (STEPS - 1));
-    image.data.set(colours.subarray(place, place + 3), 4 * cell);
-    image.data[4 * cell + 3] = 255;
-  }
-  context.putImageData(image, 0, 0);
-  return canvas;
+    const place = 3 * Math.round(share(value, scale, row, rooted) * (STEPS - 1));
+    bytes.set(colours.subarray(place, place + 3), 4 * cell);
+  }));
 }
 
 /** The bar of a scale with its ends. */
 export function legend(scale, top, rooted = false) {
   const bar = painted({ values: Float32Array.from({ length: 64 }, (_, step) => step), height: 1, width: 64 }, { high: 63 }, rooted);
-  bar.setAttribute("aria-hidden", "true");
-  const [low, high] = scale.ends.map((end) => Object.assign(document.createElement("span"), { textContent: end ?? top }));
+  const [low, high] = scale.ends.map((end) => element("span", { text: end ?? top }));
   return [low, bar, high];
 }
 

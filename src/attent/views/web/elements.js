@@ -22,6 +22,17 @@ function filled(made, { text, on = {}, ...attributes }, children) {
   return made;
 }
 
+/** A canvas of opaque pixels, of which `paint(bytes)` writes red, green, blue and opacity. */
+export function bitmap(height, width, paint) {
+  const canvas = element("canvas", { height, width, "aria-hidden": "true" });
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(width, height);
+  image.data.fill(255);
+  paint(image.data);
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
 /** attent's mark, a link home where there is one. */
 export function mark(home) {
   const cells = Array.from({ length: 9 }, (_, cell) => drawn("rect", {
@@ -66,6 +77,17 @@ export function moreBelow(box, ...lists) {
   box.addEventListener("scroll", say, { passive: true });
   new ResizeObserver(say).observe(box);
   return { sign, say };
+}
+
+/** Move the focus among items in rows of so many by a key, and with it what Tab reaches; returns the place of the item, if it moves. */
+export function rove(event, items, across = 1, key = event.key) {
+  const place = items.indexOf(event.target);
+  const next = place < 0 ? undefined : moved(key, place, items.length, across);
+  if (next === undefined) return undefined;
+  event.preventDefault();
+  [items[place].tabIndex, items[next].tabIndex] = [-1, 0];
+  items[next].focus();
+  return next;
 }
 
 /** Where a key on the keyboard moves to in rows of so many places; undefined for keys that do not move. */

@@ -7,8 +7,8 @@ import { halves, shares, unpacked } from "./unpacked.js";
 const TILE = 256;
 
 export class EmbeddedSource {
-  constructor() {
-    this.scene = plainTexts(JSON.parse(document.getElementById("scene").textContent));
+  constructor(scene = JSON.parse(document.getElementById("scene").textContent)) {
+    this.scene = plainTexts(scene);
     this.found = new Map();
   }
 

@@ -1,7 +1,7 @@
 // Every head of every layer, small: a click shows it. Or a figure of each.
 
 import { onScheme, painted, scaleOf, shade } from "./colours.js";
-import { choice, element, moved } from "./elements.js";
+import { choice, element, rove } from "./elements.js";
 import { latest } from "./state.js";
 import { number } from "./words.js";
 
@@ -106,7 +106,6 @@ export class Grid {
         const part = await this.source.thumbnail(name, layer, head);
         if (!isShown()) return;
         const canvas = painted(part, scaleOf(group, part.top), false, 0, group.height / part.height);
-        canvas.setAttribute("aria-hidden", "true");
         cell.replaceChildren(canvas);
       } catch (error) {
         if (!isShown()) return;
@@ -139,6 +138,8 @@ export class Grid {
     const { layers } = this.group();
     const { layer, head } = this.state.values;
     const off = switches.has(layers[layer], head);
+    // the matrix beside it is not shown either
+    this.node.classList.toggle("off", off);
     this.switch.textContent = `switch ${off ? "on" : "off"} head ${head}`;
     this.switch.hidden = head === "mean";
     this.restore.hidden = !switches.off.length;
@@ -178,10 +179,7 @@ export class Grid {
       this.choose({ layer: Math.floor(place / heads), head: which && which === heads - 1 ? "mean" : which }, true);
       return;
     }
-    const next = place < 0 ? undefined : moved(event.key, place, cells.length, heads);
-    if (next === undefined) return;
-    event.preventDefault();
-    cells[next].focus();
+    rove(event, cells, heads);
   }
 }
 

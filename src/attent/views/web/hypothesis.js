@@ -1,6 +1,6 @@
 // A translation or a continuation as it grows. A token that is clicked can be changed: to another that was likely, or to anything that is typed.
 
-import { element, moved, ordered } from "./elements.js";
+import { element, rove, ordered } from "./elements.js";
 import { direction, visible } from "./words.js";
 
 const STOP = 3;
@@ -61,10 +61,7 @@ export class Hypothesis {
   key(event) {
     const buttons = [...this.list.children].map((item) => item.firstChild);
     const key = this.list.dir === "rtl" ? { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" }[event.key] ?? event.key : event.key;
-    const next = moved(key, buttons.indexOf(event.target), buttons.length);
-    if (next === undefined) return;
-    event.preventDefault();
-    buttons[next].focus();
+    rove(event, buttons, 1, key);
   }
 
   /** What else a token might have been. */

@@ -6,7 +6,7 @@ import { Links } from "./links.js";
 import { label, saving } from "./save.js";
 import { combined, MOST, selected, written } from "./selection.js";
 import { isAnotherMap, latest, NONE } from "./state.js";
-import { listed, largest, visible } from "./words.js";
+import { headOf, listed, largest, visible } from "./words.js";
 
 // Longer texts scroll, without links; no more than so many tokens stand on the page at a time.
 const LONG = 80;
@@ -226,7 +226,7 @@ export class Lines {
       this.readout.textContent = "Point at a word, or move to it with Tab and the arrow keys.";
       return;
     }
-    const { side, place, places, combine } = this.state.values;
+    const { head, side, place, places, combine } = this.state.values;
     const [mine, theirs] = side === "row" ? [group.rows, group.columns] : [group.columns, group.rows];
     const labels = this.source.scene.texts[theirs].labels;
     const name = visible(this.source.scene.texts[mine].labels[place]);
@@ -237,7 +237,7 @@ export class Lines {
     const uniform = side === "row" && places.length < 2 ? uniformly(line.values, scaleOf(group), place) : "";
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
     const note = line.note ? ` (${line.note})` : "";
-    this.readout.textContent = uniform || `${side === "row" ? "to" : "from"} ${listed(line.values, labels)}${known}${note}`;
+    this.readout.textContent = uniform || `${side === "row" ? "to" : "from"} ${listed(line.values, labels)}${known}${note}${headOf(head, group.heads)}`;
   }
 
   /** The weights of what is selected, as rows of fields. */

@@ -1,7 +1,7 @@
 // A picture whose patches are tokens: the weights of a row over the picture, which stays recognisable below.
 
 import { legend, linked, overlay, scaleOf, share, token, topOf } from "./colours.js";
-import { element, moved } from "./elements.js";
+import { bitmap, element, moved } from "./elements.js";
 import { combined } from "./selection.js";
 import { latest } from "./state.js";
 import { short, visible } from "./words.js";
@@ -63,16 +63,9 @@ export class Picture {
 
   painted() {
     const { height, width } = this.about;
-    const canvas = document.createElement("canvas");
-    [canvas.height, canvas.width] = [height, width];
-    const context = canvas.getContext("2d");
-    const image = context.createImageData(width, height);
-    for (let pixel = 0; pixel < height * width; pixel += 1) {
-      image.data.set(this.bytes.subarray(3 * pixel, 3 * pixel + 3), 4 * pixel);
-      image.data[4 * pixel + 3] = 255;
-    }
-    context.putImageData(image, 0, 0);
-    return canvas;
+    return bitmap(height, width, (bytes) => {
+      for (let pixel = 0; pixel < height * width; pixel += 1) bytes.set(this.bytes.subarray(3 * pixel, 3 * pixel + 3), 4 * pixel);
+    });
   }
 
   draw() {

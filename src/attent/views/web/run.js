@@ -7,7 +7,7 @@ import { Links } from "./links.js";
 import { isAnotherMap, latest } from "./state.js";
 import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
-import { areWords, bare, direction, listed, plain, visible } from "./words.js";
+import { areWords, bare, direction, headOf, listed, plain, visible } from "./words.js";
 
 // Where tokens come from one by one, what they are called together, and the group of maps that is shown between both texts.
 const STREAMS = {
@@ -94,7 +94,7 @@ export class Run {
     for (const part of [this.answer, this.root]) part.classList.toggle("former", parts.includes(part));
   }
 
-  /** Show the maps of what is asked, and of a whole answer the most peaked token, unless another is selected. */
+  /** Show the maps of what is asked, and of a whole answer the most peaked token or that which the server names, unless another is selected. */
   async see(scene) {
     const { request } = this;
     await this.viewed.open(scene);
@@ -103,7 +103,7 @@ export class Run {
     if (!this.writes) return;
     if (scene === this.scene && this.chosen === null && this.written.steps.length) {
       const tops = this.written.steps.map(({ weights }) => (weights?.length > 1 ? topOf(weights) : 0));
-      this.chosen = this.place = tops.indexOf(Math.max(...tops));
+      this.chosen = this.place = this.server.first?.(this.written.steps) ?? tops.indexOf(Math.max(...tops));
     }
     this.viewed.state.follow(({ group, side, place }, changed) => {
       const shown = this.viewed.source?.scene.groups.find((one) => one.name === group);
@@ -138,6 +138,7 @@ export class Run {
         this.areWords = this.about.reads === "pictures" || areWords(event.source);
         this.source = plain(event.source);
         this.unknown = event.unknown;
+        this.isUnknown = event.source.map((label) => event.unknown.includes(label));
         this.stop.hidden = false;
         this.former(this.root);
         this.written.begin();
@@ -154,8 +155,8 @@ export class Run {
     }
     if (!end) throw new Error("the server ended the answer early");
     this.stop.hidden = true;
-    const unknown = this.unknown.length ? [" (not known to this model: ", ...isolated(this.unknown), ")"] : [];
-    this.say([...isolated([end.text || `The ${name} is empty.`]), ...unknown, this.without()]);
+    const notice = this.unknown.length ? [element("span", { class: "notice" }, "Not known to this model: ", ...isolated(plain(this.unknown)), "; the rest is a guess.")] : [];
+    this.say([...notice, ...isolated([end.text || `The ${name} is empty.`]), this.without()]);
     this.scene = end.scene;
     return end.scene;
   }
@@ -201,11 +202,11 @@ export class Run {
     const weights = isShown ? source.row(group.name, state.values.layer, state.values.head, row).then(({ values }) => values) : Promise.resolve(step.weights);
     this.latest(weights, (found) => {
       // another text may have come meanwhile
-      if (this.written.steps[place] === step) this.show(place, found, isShown ? scaleOf(group, found ? topOf(found) : 1) : null);
+      if (this.written.steps[place] === step) this.show(place, found, isShown ? scaleOf(group, found ? topOf(found) : 1) : null, isShown ? headOf(state.values.head, group.heads) : "");
     });
   }
 
-  show(place, weights, known) {
+  show(place, weights, known, head) {
     const step = this.written.steps[place];
     const width = weights?.length ?? 1;
     const scale = known ?? scaleOf({ measure: "weights", distribution: true, height: 1, width });
@@ -215,10 +216,11 @@ export class Run {
     const own = this.written.list.children[place];
     // of the text alone, and not of one that is cut
     const others = weights && this.source.length <= MOST ? linked(weights, scale, "row", row).filter((other) => other < this.source.length) : [];
+    [...this.read.children].forEach((item, at) => item.classList.toggle("strongest", at === others[0]));
     this.links.draw(others.map((other) => [this.read.children[other], own, thickness(weights, scale, other)]));
     this.said.replaceChildren("while writing ", element("bdi", { text: visible(step.said.piece) }));
     const labels = [...this.source, ...this.written.steps.map(({ said }) => said.piece)];
-    this.readout.textContent = weights ? uniformly(weights, scale, row) || `to ${listed(weights, labels)}` : "";
+    this.readout.textContent = weights ? uniformly(weights, scale, row) || `to ${listed(weights, labels)}${head}` : "";
   }
 
   /** The row of a group that is about a token that was written: behind those of the tokens read, where both are one text; null if it has none. */
@@ -242,7 +244,7 @@ export class Run {
     if (this.shaded !== this.source || !this.read.children.length) {
       this.shaded = this.source;
       const shown = this.source.slice(0, MOST);
-      this.read.replaceChildren(...shown.map((label) => element("li", {}, element("bdi", { text: visible(label) }))));
+      this.read.replaceChildren(...shown.map((label, place) => element("li", this.isUnknown[place] ? { class: "unknown", title: "not known to this model" } : {}, element("bdi", { text: visible(label) }))));
       ordered(this.read, shown, direction(this.source));
       const more = this.source.length - MOST;
       const rest = element("li", { class: "rest", dir: "ltr", text: `… and ${more.toLocaleString("en")} more` });

@@ -14,10 +14,14 @@ export async function unpacked(name) {
 /** Bytes as 16-bit floats. */
 export function halves(bytes) {
   const codes = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2);
+  values ??= Float32Array.from({ length: 2 ** 16 }, (_, code) => half(code));
   const found = new Float32Array(codes.length);
-  for (let place = 0; place < codes.length; place += 1) found[place] = half(codes[place]);
+  for (let place = 0; place < codes.length; place += 1) found[place] = values[codes[place]];
   return found;
 }
+
+// the value of each code, once it is needed
+let values = null;
 
 function half(code) {
   const sign = code & 0x8000 ? -1 : 1;

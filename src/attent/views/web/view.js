@@ -11,6 +11,7 @@ import { Zoom } from "./zoom.js";
 // What can be shown of each pair, and what it is.
 const MEASURES = [["weights", "weights"], ["norms", "norms"], ["gradients", "gradient × weights"]];
 const MEANING = {
+  scores: "A number is the score itself, no weight; dark is large, with either sign. ",
   norms: "A number is the length of what a token adds to the row's output: its weight times its projected value. ",
   gradients: "A number is a weight times the gradient of the model's output by it: what the output loses, to first order, without it; dark is large, with either sign. ",
 };

@@ -1,10 +1,11 @@
 // The page of a walk: one row of matrices that reads like the equation, and the sum of the cell in focus.
+import { onScheme, scaleOf, shade, share as shareOf, token, uniformly } from "./colours.js";
+import { element } from "./elements.js";
+import { digits as number } from "./words.js";
 
 const MAIN = document.querySelector("main");
-// with more keys, the scale of weights counts multiples of uniform weights, from 1 to FULL
-const KEYS = 32, FULL = 8;
-// a row of at least this share of the largest entropy is nearly uniform; a longer sum keeps so many of its terms
-const NEARLY = 0.98, TERMS = 8;
+// a longer sum keeps so many of its terms
+const TERMS = 8;
 const ROLES = { Q: "query", K: "key", V: "value", weights: "weight", softmax: "weight" };
 const NAMES = { products: "Q·Kᵀ", scores: "score", scaled: "scale", capped: "cap", biased: "position", masked: "mask", V: "·V" };
 const steps = Object.fromEntries(WALK.steps.map((step) => [step.name, step]));
@@ -13,19 +14,10 @@ const order = Object.keys(steps), first = order.indexOf("V") + 1, last = order.i
 const row = [...order.slice(first, last).filter((name) => axisOf(steps[name], -2) === "query" && axisOf(steps[name], -1) === "key"), "V", "output"];
 const state = { head: WALK.head, query: Math.min(1, queries.length - 1), key: 0, cell: null, kept: false };
 
-function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
-
 const word = (text, role = "") => element("b", { dir: "auto", class: role }, text);
 const all = (selector, within = MAIN) => [...within.querySelectorAll(selector)];
 const one = (selector) => MAIN.querySelector(selector);
-const ramp = () => getComputedStyle(MAIN).getPropertyValue("--ramp").trim().split(/\s+/);
 const nameOf = ({ name, equation }) => name === "weights" ? /= (\w+)/.exec(equation)[1] : equation.endsWith("= Q·Kᵀ") ? "Q·Kᵀ" : NAMES[name] || name;
-const number = (value, digits = 2) => value.toFixed(digits).replace(/^-(0\.0*)$/, "$1").replace("-", "−").replace("Infinity", "∞");
 /** The matrix of a step, of the chosen head if every head has its own. */
 const valuesOf = (step) => step.heads[Math.min(state.head, step.heads.length - 1)];
 /** A heading of a row or column; where the word is on the left edge of the row of steps, it is for screen readers alone. */
@@ -33,8 +25,7 @@ const heading = (label, scope, role, isEdge = false) =>
   element("th", { scope, dir: "auto", title: label, class: isEdge ? "edge" : role }, isEdge ? element("span", { class: "unseen" }, label) : label);
 /** The number of keys that a query may look at. */
 const allowed = (query) => steps.masked ? valuesOf(steps.masked)[query].filter((value) => value > -Infinity).length : keys.length;
-/** The place of a weight on its scale, from 0 to 1. */
-const shareOf = (weight, query) => keys.length > KEYS ? (weight * allowed(query) - 1) / (FULL - 1) : Math.abs(weight);
+const scale = { ...scaleOf({ measure: "weights", distribution: true, width: keys.length, height: queries.length }), allowed };
 
 /** A text in which Q, K, V and weights have the colors of their roles. */
 function tinted(text) {
@@ -49,15 +40,9 @@ function axisOf(step, place) {
 }
 
 /** Color a cell by a share of 1; its digits are black or white, whichever has more contrast. */
-function shade(cell, share) {
-  const stops = ramp(), place = Math.min(Math.max(share, 0), 1) * (stops.length - 1), low = Math.min(Math.floor(place), stops.length - 2);
-  const rgb = [1, 3, 5].map((at) => {
-    const [from, to] = [stops[low], stops[low + 1]].map((color) => parseInt(color.slice(at, at + 2), 16));
-    return Math.round(from + (to - from) * (place - low));
-  });
-  const light = rgb.map((part) => (part <= 10 ? part / 3294.6 : ((part / 255 + 0.055) / 1.055) ** 2.4));
-  cell.style.background = `rgb(${rgb})`;
-  cell.style.color = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.179 ? "#000" : "#fff";
+function color(cell, share) {
+  const { background, text } = shade(share);
+  Object.assign(cell.style, { background, color: text });
 }
 
 /** A step as a table; in the row of steps, the values have the weights of the chosen query beside them. */
@@ -69,7 +54,7 @@ function tableOf(step, isInRow) {
     const cells = numbers.map((value, column) => {
       const text = step.cells.length ? `${step.cells[at][column]} ${number(value)}` : number(value);
       const cell = element("td", { tabindex: at || column ? -1 : 0, "data-column": column }, text);
-      if (step.name === "weights" || step.name === "probabilities") shade(cell, step.name === "weights" ? shareOf(value, at) : value);
+      if (step.name === "weights" || step.name === "probabilities") color(cell, step.name === "weights" ? shareOf(value, scale, at) : value);
       return cell;
     });
     body.append(element("tr", {}, heading(step.rows[at], "row", axes[0], isEdge), ...(hasShares ? [element("td", { class: "share" })] : []), ...cells));
@@ -110,10 +95,9 @@ function madeOf(step, at, column) {
 
 /** Say where the weights of the chosen query go. */
 function lead(weights) {
-  const count = allowed(state.query), sum = weights.reduce((total, weight) => total + weight, 0), most = weights.indexOf(Math.max(...weights));
-  const entropy = weights.reduce((total, weight) => total - (weight > 0 ? (weight / sum) * Math.log(weight / sum) : 0), 0);
+  const uniform = uniformly(weights, scale, state.query), most = weights.indexOf(Math.max(...weights));
   return ["From ", word(queries[state.query], "query"),
-    ...(count > 1 && entropy >= NEARLY * Math.log(count) ? [`, the weights are nearly uniform: about 1/${count} each.`] : [", the largest weight goes to ", word(keys[most], "key"), `: ${number(weights[most])}.`])];
+    ...(uniform ? [`, the weights are ${uniform}.`] : [", the largest weight goes to ", word(keys[most], "key"), `: ${number(weights[most])}.`])];
 }
 
 /** Write the sum of the cell in focus, and light the rows and columns of its query and key everywhere. */
@@ -133,7 +117,7 @@ function show() {
   }
   all(".share").forEach((cell, index) => {
     cell.textContent = number(weights[index]);
-    shade(cell, shareOf(weights[index], state.query));
+    color(cell, shareOf(weights[index], scale, state.query));
   });
   all(".words button").forEach((button, index) => button.setAttribute("aria-pressed", index === state.query));
   one("#lead").replaceChildren(...lead(weights));
@@ -154,7 +138,7 @@ function choose(target, isToKeep = false) {
 function redraw() {
   for (const table of all("table")) table.replaceWith(tableOf(steps[table.dataset.step], table.closest(".row") !== null));
   all(".heads button").forEach((button, head) => button.setAttribute("aria-pressed", head === state.head));
-  one(".scale").style.background = `linear-gradient(90deg, ${ramp()})`;
+  one(".scale").style.background = `linear-gradient(90deg, ${token("ramp").split(/\s+/)})`;
   show();
 }
 
@@ -172,15 +156,16 @@ function details(summary, names) {
 }
 
 function draw() {
-  const [kind, ...text] = WALK.title.split(": "), [about, ...notes] = WALK.parts.split("\n"), isMany = keys.length > KEYS;
+  const [kind, ...text] = WALK.title.split(": "), [about, ...notes] = WALK.parts.split("\n");
   const parameters = order.filter((name) => steps[name].axes.startsWith("(rows")), heads = steps.weights.heads.map((_, head) => element("button", {}, `head ${head}`));
   const marks = ["q query ■", "k key ◆", "v value ●"].map((mark) => element("span", { class: mark.split(" ")[1] }, mark));
-  const scale = element("span", { class: "weight" }, `α weight, ${isMany ? "1 × uniform" : "0"}`, element("span", { class: "scale" }), isMany ? `${FULL} × uniform and more` : "1");
+  const [low, high] = scale.multiples ? ["1 × uniform", "8 × uniform and more"] : scale.ends;
+  const legend = element("span", { class: "weight" }, `α weight, ${low}`, element("span", { class: "scale" }), high);
   const stations = row.map((name) => element("section", { class: "station", id: `step-${name}`, "aria-label": nameOf(steps[name]) },
     element("h2", {}, ...tinted(nameOf(steps[name]))), element("p", { class: "small" }, ...tinted(steps[name].equation)), tableOf(steps[name], true)));
   const words = element("div", {}, ...queries.map((query) => element("button", { dir: "auto", title: query }, query)));
   MAIN.append(element("h1", { dir: "auto" }, text.join(": ")), element("p", { id: "lead" }), ...notes.map((note) => element("p", { class: "small" }, note)),
-    element("p", { class: "legend small" }, ...marks, scale), element("div", { class: "heads" }, ...(heads.length > 1 ? heads : [])),
+    element("p", { class: "legend small" }, ...marks, legend), element("div", { class: "heads" }, ...(heads.length > 1 ? heads : [])),
     element("ol", { class: "steps" }, ...row.map((name) => element("li", {}, element("a", { href: `#step-${name}` }, ...tinted(nameOf(steps[name])))))),
     element("div", { class: "row" }, element("div", { class: "words", role: "group", "aria-label": "queries" }, words), ...stations), element("output", { id: "sum" }),
     ...details("Where do Q, K, V come from?", [...order.slice(0, first - 3), ...parameters, "Q", "K", "V"]),
@@ -206,7 +191,7 @@ const chosen = valuesOf(steps.weights)[state.query];
 choose(all("tbody tr")[state.query].querySelectorAll("[data-column]")[chosen.indexOf(Math.max(...chosen))]);
 redraw();
 nameStep();
-window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+onScheme(redraw);
 window.addEventListener("resize", nameStep);
 one(".row").addEventListener("scroll", nameStep);
 const CHOICES = "[data-column], .words button";

@@ -1,6 +1,6 @@
 // A text and its translation, word by word: the counterparts of a word that is pointed at are marked.
 
-import { element, moved } from "./elements.js";
+import { element, rove } from "./elements.js";
 import { fenced } from "./words.js";
 
 // What parts words in Python, where they were counted.
@@ -68,15 +68,8 @@ export class WordLinks {
   }
 
   move(side, event) {
-    const words = this.words[side];
-    const from = words.indexOf(document.activeElement);
     const isRightToLeft = getComputedStyle(this.sides[side]).direction === "rtl";
     const key = isRightToLeft ? { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" }[event.key] ?? event.key : event.key;
-    const to = from < 0 ? undefined : moved(key, from, words.length);
-    if (to === undefined) return;
-    event.preventDefault();
-    words[from].tabIndex = -1;
-    words[to].tabIndex = 0;
-    words[to].focus();
+    rove(event, this.words[side], 1, key);
   }
 }

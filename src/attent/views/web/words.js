@@ -91,6 +91,11 @@ export function short(value) {
   return value < 0 ? `−${text}` : text;
 }
 
+/** A number with two decimals; minus is U+2212. */
+export function digits(value, count = 2) {
+  return value.toFixed(count).replace(/^-(0\.0*)$/, "$1").replace("-", "−").replace("Infinity", "∞");
+}
+
 /** The largest of some values with their places, the largest first; what is not known, or below a hundredth of the largest, is left out. */
 export function largest(values, count) {
   const places = [];
@@ -102,6 +107,12 @@ export function largest(values, count) {
 /** The largest weights with their labels, the largest first. */
 export function listed(values, labels) {
   return largest(values, 5).map((place) => `${fenced(labels[place])} ${short(values[place])}`).join(" · ") || "nothing";
+}
+
+/** Which head a map is of, or that it is the mean of all; nothing where there is one head. */
+export function headOf(head, heads) {
+  if (heads === 1) return "";
+  return head === "mean" ? ` (mean of ${heads} heads)` : ` (head ${head})`;
 }
 
 /** Labels of which equal ones are counted, so that they can be told apart: the₁ dog sees the₂ cat. */
@@ -122,11 +133,6 @@ export function trimmed(context, label, room) {
   const letters = Array.from(shown);
   while (letters.length > 1 && context.measureText(`${letters.join("")}…`).width > room) letters.pop();
   return `${letters.join("")}…`;
-}
-
-/** How a head is called. */
-export function headName(head, heads) {
-  return head === "mean" ? `mean of ${heads} heads` : `head ${head}`;
 }
 
 /** Of how many tokens a cell of a pooled map is, and how they were pooled; nothing where it is one weight. */

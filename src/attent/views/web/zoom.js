@@ -12,6 +12,8 @@ import { drawLabels, drawMark, drawNumbers, longestOf } from "./zoom_labels.js";
 import { listen } from "./zoom_hands.js";
 
 const TALLEST = 640;
+// Measures whose numbers can be negative; their colors are those of the size.
+const SIGNED = ["scores", "gradients"];
 
 export class Zoom {
   constructor(source, state, signal) {
@@ -257,6 +259,6 @@ export class Zoom {
     const missing = places.length - there.length ? ` ${places.length - there.length} of ${places.length} tiles are on their way.` : "";
     const { error } = this.pyramid;
     this.level.textContent = error ? `Not all of it came, and it is asked for again in a while: ${error}` : `${cells}${said}${missing}`;
-    this.legend.replaceChildren(...legend(scaleOf(this.group, this.top), number(this.top ?? 0, false), this.rooted));
+    this.legend.replaceChildren(...legend(scaleOf(this.group, this.top), `${SIGNED.includes(this.group.measure) ? "±" : ""}${number(this.top ?? 0, false)}`, this.rooted));
   }
 }

@@ -13,7 +13,7 @@ export class State {
     this.off = new Set(off.map(({ module, head }) => `${module} ${head}`));
     this.temperature = temperature;
     this.normalizer = normalizer;
-    this.mask = mask ? (typeof mask === "string" ? MASKS[mask]() : MASKS[mask.name](mask)) : null;
+    this.mask = mask ? MASKS[mask]() : null;
     [this.caches, this.records] = [new Map(), new Map()];
     this.length = 0;
   }
@@ -43,6 +43,18 @@ export class State {
     }
     return this.off.has(`${path} ${head}`) ? new Matrix(context.rows, context.columns) : context;
   }
+
+  /** The weights (queries, keys) of each head of an attention so far. */
+  weights(path) {
+    return (this.records.get(path) ?? []).map(({ weights, kept }) => stacked(weights, kept.keys.rows));
+  }
+}
+
+/** Rows of which later ones may be longer, as a matrix. */
+export function stacked(rows, columns, rest = 0) {
+  const matrix = new Matrix(rows.length, columns, new Float32Array(rows.length * columns).fill(rest));
+  rows.forEach((row, index) => matrix.row(index).set(row));
+  return matrix;
 }
 
 /** The keys and values of each head, which grow. */

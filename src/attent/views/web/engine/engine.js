@@ -1,7 +1,6 @@
 // A run in the page: from what is typed or drawn to what the model writes, token by token, with the attention of every layer and head.
-import { Matrix } from "../formula/matrix.js";
 import { NORMALIZERS } from "../formula/normalizers.js";
-import { State } from "./attention.js";
+import { State, stacked } from "./attention.js";
 import { groupsOf } from "./groups.js";
 import { Parameters, unpackedTensors } from "./parameters.js";
 import { vectorsOf } from "./pictures.js";
@@ -68,7 +67,7 @@ class Engine {
     for (let written = 0; ; written++) {
       const isForced = written < force.length;
       if (isGeneration && !isForced && written >= limit) return;
-      const probabilities = softmax(logits);
+      const probabilities = NORMALIZERS.softmax(logits);
       for (const token of forbidden) probabilities[token] = 0;
       const best = largest(logits, CANDIDATES, forbidden);
       const atEnd = !isGeneration && written >= limit;
@@ -79,10 +78,6 @@ class Engine {
       if (isGeneration && written + 1 >= Math.max(limit, force.length)) return;
       logits = this.step(state, token);
     }
-  }
-
-  translate(input, options) {
-    return this.write(input, options);
   }
 
   /** What is read: its ids or vectors, with labels. */
@@ -149,7 +144,7 @@ class Engine {
     const words = Array.from({ length: this.source.size - SPECIALS }, (_, index) => index + SPECIALS).filter((token) => this.source.piece(token));
     const blanks = places.map((place) => {
       const logits = this.model.logits(features, place);
-      const all = softmax(logits.subarray(SPECIALS));
+      const all = NORMALIZERS.softmax(logits.subarray(SPECIALS));
       const best = largest(Float32Array.from(words, (token) => logits[token]), GUESSES, []).map((index) => words[index]);
       return { place, logits, guesses: best.map((token) => ({ word: this.source.decode([token]), probability: all[token - SPECIALS] })) };
     });
@@ -167,7 +162,7 @@ class Engine {
     if (longest !== null && length > longest) throw new Error(`the example has a length of ${length}, more than the ${longest} tokens, vectors or patches that this model can read`);
     const state = new State(options);
     const logits = this.model.logits(this.model.forward(source, state), 0);
-    const probabilities = softmax(logits);
+    const probabilities = NORMALIZERS.softmax(logits);
     const best = largest(logits, GUESSES, []).map((index) => ({ label: classes[index], probability: probabilities[index] }));
     return { labels: ["CLS", ...(isText ? this.source.pieces(input) : this.patches())], best, logits, state };
   }
@@ -179,7 +174,7 @@ class Engine {
 
   /** All weights so far: each group with layers of a matrix (queries, keys) for each head. */
   maps(state) {
-    return this.groups.map((group) => ({ ...group, layers: group.layers.map((path) => (state.records.get(path) ?? []).map(({ weights, kept }) => stacked(weights, kept.keys.rows))) }));
+    return this.groups.map((group) => ({ ...group, layers: group.layers.map((path) => state.weights(path)) }));
   }
 
   /** The weights of the last query; those of all heads' mean if head is null. */
@@ -198,20 +193,6 @@ class Engine {
   pathOf(group, layer) {
     return this.groups.find(({ name }) => name === group).layers[layer];
   }
-}
-
-/** Rows of which later ones may be longer, as a matrix. */
-function stacked(rows, columns, rest = 0) {
-  const matrix = new Matrix(rows.length, columns, new Float32Array(rows.length * columns).fill(rest));
-  rows.forEach((row, index) => matrix.row(index).set(row));
-  return matrix;
-}
-
-function softmax(logits) {
-  const top = logits.reduce((most, logit) => Math.max(most, logit), -Infinity);
-  const powers = Float64Array.from(logits, (logit) => Math.exp(logit - top));
-  const total = powers.reduce((sum, power) => sum + power, 0);
-  return powers.map((power) => power / total);
 }
 
 /** The indices of the largest numbers, the first of equal ones first, without the forbidden. */

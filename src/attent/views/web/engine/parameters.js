@@ -1,5 +1,6 @@
 // The weights of a run by the names of the Python modules: read from the bytes that a page has inside, and handed on part by part.
 import { Matrix } from "../formula/matrix.js";
+import { halves } from "../unpacked.js";
 
 /** The parameters of a module: those of a model whose names begin with its path. */
 export class Parameters {
@@ -45,7 +46,7 @@ export function unpackedTensors(described, packed) {
   const bytes = described.some(({ kind }) => kind === "int8") ? packed : rejoined(packed);
   const [tensors, read] = [new Map(), new Map()];
   for (const { name, shape, offset, kind } of described) {
-    if (!read.has(offset)) read.set(offset, kind === "int8" ? scaled(bytes, offset, shape) : halves(bytes, offset, size(shape)));
+    if (!read.has(offset)) read.set(offset, kind === "int8" ? scaled(bytes, offset, shape) : halves(bytes.slice(offset, offset + 2 * size(shape))));
     tensors.set(name, { shape, numbers: read.get(offset) });
   }
   return tensors;
@@ -70,22 +71,6 @@ function scaled(bytes, offset, shape) {
   for (let row = 0; row < count / columns; row++) {
     const scale = view.getFloat32(4 * row, true);
     for (let place = row * columns; place < (row + 1) * columns; place++) numbers[place] = codes[place] * scale;
-  }
-  return numbers;
-}
-
-// the values of the positive codes of 16-bit floats
-const HALVES = Float32Array.from({ length: 2 ** 15 }, (_, code) => {
-  const [exponent, fraction] = [code >> 10, code & 0x3ff];
-  return exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15);
-});
-
-function halves(bytes, offset, count) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset + offset);
-  const numbers = new Float32Array(count);
-  for (let place = 0; place < count; place++) {
-    const code = view.getUint16(2 * place, true);
-    numbers[place] = code & 0x8000 ? -HALVES[code & 0x7fff] : HALVES[code];
   }
   return numbers;
 }

@@ -1,5 +1,4 @@
 // The RNN encoder–decoder: without attention, Bahdanau's and Luong's. Names and order as in attent.models.
-import { MASKS } from "../formula/masks.js";
 import { Matrix } from "../formula/matrix.js";
 import { keep, scoreOf } from "./attention.js";
 import { joined, layerNorm, linearOf, norm, sigmoid } from "./linear.js";
@@ -13,13 +12,13 @@ const rowOf = (vector) => new Matrix(1, vector.length, vector);
 /** The window of Luong's local attention: around the step ("m"), or around S · sigmoid(v·tanh(W h)) ("p"), there weighted by a Gaussian. */
 function local({ local: kind, local_window: distance }, parameters, query, length, step) {
   if (kind === "none") return {};
-  const centers = [step];
+  let center = step;
   if (kind === "p") {
     const hidden = tanh(linearOf(parameters.linear("hidden"), query));
-    centers[0] = Math.fround(length * Math.fround(sigmoid(linearOf(parameters.linear("v"), hidden)[0])));
+    center = Math.fround(length * Math.fround(sigmoid(linearOf(parameters.linear("v"), hidden)[0])));
   }
-  const weighting = (_, key) => Math.exp(-(((key - centers[0]) / (distance / 2)) ** 2) / 2);
-  return { mask: (_, key) => MASKS.around({ centers, distance })(0, key), weighting: kind === "p" ? weighting : null };
+  const weighting = (_, key) => Math.exp(-(((key - center) / (distance / 2)) ** 2) / 2);
+  return { mask: (_, key) => Math.abs(key - center) <= distance, weighting: kind === "p" ? weighting : null };
 }
 
 export class Rnn {

@@ -92,9 +92,16 @@ export class Transformer {
     this.toLogits = parameters.linear("to_logits");
   }
 
+  /** Embeddings of a source with positions. */
+  embedded(source) {
+    return positioned(this.source.of(source), this.settings.position, 0, this.sourceTable);
+  }
+
+  /** Read a source, and return its memory (T, E). */
   encode(source, state) {
-    const memory = this.encoder.forward(positioned(this.source.of(source), this.settings.position, 0, this.sourceTable), state);
+    const memory = this.encoder.forward(this.embedded(source), state);
     for (const layer of this.decoder.layers) layer.remember(memory, state);
+    return memory;
   }
 
   step(state, token) {

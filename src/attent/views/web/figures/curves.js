@@ -4,7 +4,8 @@ import { attend, normalized } from "../formula/attend.js";
 import { dot, Matrix } from "../formula/matrix.js";
 import { rotary, sinusoidal } from "../formula/positions.js";
 import { Handle } from "./drag.js";
-import { digits, framed, oncePerFrame, slider } from "./frame.js";
+import { digits } from "../words.js";
+import { framed, oncePerFrame, slider } from "./frame.js";
 
 const [WIDTH, HEIGHT, EDGE] = [340, 210, 26];
 
@@ -37,7 +38,7 @@ export function positions(place, model) {
   plot.node.append(...curves, ...marks);
   const translations = element("p", { class: "said" });
   const translate = (hasPositions) => {
-    const texts = EXAMPLES.map((each) => `${each} → ${model.text(model.translate(each.split(" "), hasPositions).ids)}`);
+    const texts = EXAMPLES.map((each) => `${each} → ${model.translate(each.split(" "), hasPositions).text}`);
     translations.replaceChildren(texts[0], element("br"), texts[1]);
   };
   const draw = () => {

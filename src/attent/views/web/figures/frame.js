@@ -1,11 +1,10 @@
 // The frame of a live figure: what to do, at most three controls, the drawing, and a sentence with the numbers.
 import { element } from "../elements.js";
+import { digits } from "../words.js";
 import { TASKS } from "./tasks.js";
 
-/** A number with two decimals; minus is U+2212. */
-export function digits(value, count = 2) {
-  return value.toFixed(count).replace(/^-(0\.0*)$/, "$1").replace("-", "−");
-}
+// Words that are offered in place of one that is unknown.
+const OFFERED = 12;
 
 /** A function that draws in the next frame, once, however often it is called before. */
 export function oncePerFrame(draw) {
@@ -51,9 +50,11 @@ export function sentenceField(label, sentence, words, listener, most = 7) {
   const read = () => {
     const typed = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     const unknown = typed.filter((word) => !words.has(word));
-    const other = [...words].filter((word) => unknown[0] && word.startsWith(unknown[0][0])).slice(0, 6);
-    const hint = other.length ? `, but ${other.join(", ")}` : "";
-    note.textContent = unknown.length ? `The run does not know “${unknown[0]}”${hint}.` : typed.length > most ? `Up to ${most} words.` : "";
+    // those with the same first letter come first
+    const isNear = (word) => word[0] === unknown[0]?.[0];
+    const known = [...words].sort((one, other) => isNear(other) - isNear(one)).slice(0, OFFERED).join(", ");
+    const wrong = `The run does not know “${unknown[0]}”, so the figure still shows the sentence before. Its ${words.size} words are ${known}, …`;
+    note.textContent = unknown.length ? wrong : typed.length > most ? `Up to ${most} words.` : "";
     if (typed.length && !note.textContent) listener(typed);
   };
   field.addEventListener("input", read);

@@ -4,31 +4,30 @@ import { choice, element } from "../elements.js";
 import { normalized } from "../formula/attend.js";
 import { dot, timesTransposed } from "../formula/matrix.js";
 import { apart } from "../words.js";
-import { Board, reading } from "./board.js";
+import { TitledBoard, reading } from "./board.js";
 import { framed, oncePerFrame, sentenceField } from "./frame.js";
-import { MatrixTable } from "./matrix_table.js";
+import { MatrixTable } from "../matrix_table.js";
 import { Rows } from "./rows.js";
 
 const SENTENCE = "the black dog sings";
-const HEADS = [0, 1, 2, 3];
 const GROUPS = ["encoder", "decoder", "cross"];
+const HEADS = [0, 1, 2, 3];
 const headChoice = (label, head, listener) => choice(label, HEADS.map((each) => [each, `head ${each}`]), head, listener);
 
 export function projections(place, model) {
-  const encoded = (words) => ({ words, ...model.encode(words) });
-  let [found, row, head] = [encoded(SENTENCE.split(" ")), 2, 0];
+  let [found, row, head] = [model.translate(SENTENCE.split(" ")), 2, 0];
   const draw = () => {
-    const { words, x, self } = found;
+    const { words, vectors: [embeddings], maps: { encoder } } = found;
     row = Math.min(row, words.length - 1);
-    const alone = timesTransposed(x, x).list().map((scores) => [...normalized(scores, "softmax", {}, new Float64Array(scores.length))]);
+    const alone = timesTransposed(embeddings, embeddings).list().map((scores) => [...normalized(scores, "softmax")]);
     tables[0].show(alone, words, words, row);
-    tables[1].show(self.heads[head], words, words, row);
-    line.textContent = `${apart(words)[row]} attends to: ${reading(alone[row], words)} without projections; ${reading(self.heads[head][row], words)} with W_Q and W_K.`;
+    tables[1].show(encoder[head], words, words, row);
+    line.textContent = `${apart(words)[row]} attends to: ${reading(alone[row], words)} without projections; ${reading(encoder[head][row], words)} with W_Q and W_K.`;
   };
   const redraw = oncePerFrame(draw);
   const tables = ["softmax(ssᵀ)", "with W_Q and W_K"].map((title) => new MatrixTable(title, (chosen) => { row = chosen; redraw(); }));
   const line = framed(place, [
-    sentenceField("sentence", SENTENCE, model.words, (typed) => { found = encoded(typed); redraw(); }),
+    sentenceField("sentence", SENTENCE, model.words, (typed) => { found = model.translate(typed); redraw(); }),
     headChoice("right", head, (chosen) => { head = chosen; redraw(); }),
   ], ...tables.map(({ node }) => node));
   draw();
@@ -38,71 +37,68 @@ const cosine = (a, b) => dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
 
 export function context(place, model) {
   const before = SENTENCE.split(" ");
-  const vectors = ({ x, self, memory }, at) => [x, self.output, memory].map((matrix) => matrix.row(at));
-  const compared = model.encode(before);
+  const compared = model.translate(before).vectors;
   let [found, row, head] = [model.translate("the black cows sing".split(" ")), 0, 1];
   const rows = new Rows(["embedding", "+ attention adds", "= features"], ["", "", "", ""], { role: "value" });
   const title = element("p", { class: "title" });
   const draw = () => {
-    const { words, encoded, ids } = found;
+    const { words, vectors, maps, text } = found;
     row = Math.min(row, words.length - 1);
-    const weights = encoded.self.heads[head][row];
-    board.show(words, words, weights, row);
+    const weights = maps.encoder[head][row];
+    board.show(words, words, maps.encoder[head], { row });
     const same = before.indexOf(words[row]);
     title.textContent = same < 0 ? `${words[row]} is not in “${SENTENCE}”` : `“${words[row]}” here and in “${SENTENCE}”: cosine`;
-    const own = vectors(encoded, row);
-    rows.show(null, vectors(compared, Math.max(same, 0)).map((vector, part) => cosine(vector, own[part])));
+    rows.show(null, compared.map((matrix, part) => cosine(matrix.row(Math.max(same, 0)), vectors[part].row(row))));
     rows.node.hidden = same < 0;
-    line.textContent = `In head ${head}, “${apart(words)[row]}” attends to ${reading(weights, words)}. Translation: ${model.text(ids)}`;
+    line.textContent = `In head ${head}, “${apart(words)[row]}” attends to ${reading(weights, words)}. Translation: ${text}`;
   };
   const redraw = oncePerFrame(draw);
-  const board = new Board("this sentence in the encoder: choose a word below", (chosen) => { row = chosen; redraw(); });
+  const board = new TitledBoard("this sentence in the encoder: choose a word below", (chosen) => { row = chosen; redraw(); });
   const line = framed(place, [
     sentenceField("sentence", found.words.join(" "), model.words, (typed) => { found = model.translate(typed); redraw(); }),
     headChoice("encoder", head, (chosen) => { head = chosen; redraw(); }),
-  ], board.node, element("div", { class: "titled" }, title, rows.node));
+  ], board.titled, element("div", { class: "titled" }, title, rows.node));
   draw();
 }
 
 export function heads(place, model) {
   let [found, row, chosen] = [model.translate(SENTENCE.split(" ")), 0, [0, 1]];
   const draw = () => {
-    const { words, labels, decoded } = found;
+    const { words, labels, maps } = found;
     row = Math.min(row, labels.length - 1);
-    const rows = chosen.map((head) => decoded.cross.heads[head][row]);
-    boards.forEach((board, side) => board.show(words, labels, rows[side], row));
+    const rows = chosen.map((head) => maps.cross[head][row]);
+    boards.forEach((board, side) => board.show(words, labels, maps.cross[chosen[side]], { row }));
     const shared = rows[0].map((weight, key) => (weight + rows[1][key]) / 2);
     const read = chosen.map((head, side) => `head ${head} reads ${reading(rows[side], words)}`).join("; ");
     line.textContent = `To write ${apart(labels)[row]}, ${read}. A single head with both would have to share its weight: ${reading(shared, words)}.`;
   };
   const redraw = oncePerFrame(draw);
-  const boards = ["left", "right"].map((side) => new Board(`${side} head: choose a word below`, (next) => { row = next; redraw(); }));
+  const boards = ["left", "right"].map((side) => new TitledBoard(`${side} head: choose a word below`, (next) => { row = next; redraw(); }));
   const line = framed(place, [
     sentenceField("sentence", SENTENCE, model.words, (typed) => { found = model.translate(typed); redraw(); }),
     ...chosen.map((head, side) => headChoice(["left", "right"][side], head, (next) => { chosen[side] = next; redraw(); })),
-  ], ...boards.map(({ node }) => node));
+  ], ...boards.map(({ titled }) => titled));
   draw();
 }
 
 export function seeing(place, model) {
   let [found, group, head, row] = [model.translate(SENTENCE.split(" ")), 2, 2, 0];
-  const read = () => ["<s>", ...found.labels.slice(0, -1)];
-  const groups = () => [
-    [found.encoded.self, found.words, found.words],
-    [found.decoded.self, read(), found.labels],
-    [found.decoded.cross, found.words, found.labels],
+  const groups = ({ words, labels, maps }) => [
+    [maps.encoder, words, words],
+    [maps.decoder, ["<s>", ...labels.slice(0, -1)], labels],
+    [maps.cross, words, labels],
   ];
   const draw = () => {
-    const all = groups();
-    const [{ heads: maps }, columns, rows] = all[group];
+    const all = groups(found);
+    const [maps, columns, rows] = all[group];
     row = Math.min(row, rows.length - 1);
     thumbnails.forEach(({ button, of: [which, own] }) => {
-      const [{ heads: others }, keys] = all[which];
+      const [others, keys] = all[which];
       const size = { measure: "weights", distribution: true, width: keys.length, height: others[own].length };
       button.replaceChildren(painted({ ...size, values: Float32Array.from(others[own].flat()) }, scaleOf(size)));
       button.setAttribute("aria-pressed", String(which === group && own === head));
     });
-    board.show(columns, rows, maps[head][row], row);
+    board.show(columns, rows, maps[head], { row });
     matrix.show(maps[head], rows, columns, row);
     line.textContent = `${GROUPS[group]}, head ${head}: ${group ? "to write " : ""}${apart(rows)[row]}, the weights are ${reading(maps[head][row], columns)}.`;
   };
@@ -114,9 +110,9 @@ export function seeing(place, model) {
   }));
   const strip = (which) => thumbnails.filter(({ of }) => of[0] === which).map(({ button }) => button);
   const strips = GROUPS.map((name, which) => element("div", { class: "strip" }, element("span", { text: name }), ...strip(which)));
-  const [board, matrix] = [new Board("words: choose one below", choose), new MatrixTable("matrix", choose)];
+  const [board, matrix] = [new TitledBoard("words: choose one below", choose), new MatrixTable("matrix", choose)];
   const line = framed(place, [
     sentenceField("sentence", SENTENCE, model.words, (typed) => { found = model.translate(typed); redraw(); }),
-  ], element("div", { class: "strips", role: "group", "aria-label": "all heads" }, ...strips), board.node, matrix.node);
+  ], element("div", { class: "strips", role: "group", "aria-label": "all heads" }, ...strips), board.titled, matrix.node);
   draw();
 }

@@ -1,6 +1,6 @@
 // Keys one below the other: score, weight, and the weight as a bar.
 import { element } from "../elements.js";
-import { digits } from "./frame.js";
+import { digits } from "../words.js";
 
 export class Rows {
   /** `heads` names the four columns; with `inputs`, one for each key, the scores are chosen by these. Bars have the color of a role. */
@@ -18,7 +18,7 @@ export class Rows {
   /** `scores` may be null, where there are none to show. */
   show(scores, weights) {
     this.rows.forEach(({ score, weight, bar }, place) => {
-      if (scores && !this.hasInputs) score.textContent = scores[place] === -Infinity ? "−∞" : digits(scores[place]);
+      if (scores && !this.hasInputs) score.textContent = digits(scores[place]);
       weight.textContent = digits(weights[place]);
       bar.style.width = `${(100 * Math.min(Math.abs(weights[place]), 1)).toFixed(1)}%`;
       bar.classList.toggle("negative", weights[place] < 0);

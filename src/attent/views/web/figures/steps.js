@@ -1,11 +1,11 @@
 // Pages 1 and 10 and the page of classification: what is read step by step.
 import { shade } from "../colours.js";
-import { choice, element, moved } from "../elements.js";
+import { choice, element, rove } from "../elements.js";
 import { normalized } from "../formula/attend.js";
-import { apart } from "../words.js";
-import { Board, reading } from "./board.js";
-import { digits, framed, oncePerFrame, sentenceField, slider } from "./frame.js";
-import { MatrixTable } from "./matrix_table.js";
+import { apart, digits } from "../words.js";
+import { TitledBoard, reading } from "./board.js";
+import { framed, oncePerFrame, sentenceField, slider } from "./frame.js";
+import { MatrixTable } from "../matrix_table.js";
 
 /** Move a slider by script as a hand would. */
 function set(input, value) {
@@ -20,21 +20,21 @@ export function recurrent(place, { sentences }) {
     input.max = attention.length - 1;
     step = Math.min(step, attention.length - 1);
     const words = source.split(" ");
-    board.show(words, attention, weights[step], step);
+    board.show(words, attention, weights, { row: step });
     vector.replaceChildren(...words.map((text) => element("span", { class: "word", text })), element("span", { class: "word one", text: "c: 64 numbers" }));
     written.replaceChildren(...fixed.slice(0, step + 1).map((text, at) => element(text === right[at] ? "span" : "del", { class: "word", text })));
     const own = fixed[step] === undefined ? "has ended" : `writes ${fixed[step]}${fixed[step] === right[step] ? "" : `, where ${right[step] ?? "nothing"} is right`}`;
     line.textContent = `Step ${step + 1}: with attention, the network writes ${apart(attention)[step]} and reads ${reading(weights[step], words)}. With one fixed vector, it ${own}.`;
   };
   const redraw = oncePerFrame(draw);
-  const board = new Board("attention: a new average at each step", (next) => set(input, next));
+  const board = new TitledBoard("attention: a new average at each step", (next) => set(input, next));
   const [vector, written] = [element("div", { class: "line bottleneck" }), element("div", { class: "line" })];
   const control = slider("step", [0, 3, 1], step, (value) => { step = value; redraw(); }, (value) => String(value + 1));
   const input = control.querySelector("input");
   const line = framed(place, [
     choice("sentence", sentences.map(({ source }, each) => [each, source]), which, (chosen) => { which = chosen; set(input, 0); }),
     control,
-  ], board.node, element("div", { class: "titled" }, element("p", { class: "title", text: "one fixed vector: wrong words are struck out" }), vector, written));
+  ], board.titled, element("div", { class: "titled" }, element("p", { class: "title", text: "one fixed vector: wrong words are struck out" }), vector, written));
   draw();
 }
 
@@ -45,7 +45,7 @@ const [FEATURES, BEST] = [6, 4];
 
 /** The most probable words of logits with their probabilities. */
 function likeliest(logits, model) {
-  const probabilities = normalized(logits, "softmax", {}, new Float64Array(logits.length));
+  const probabilities = normalized(logits, "softmax");
   const best = [...probabilities.keys()].sort((one, other) => probabilities[other] - probabilities[one]).slice(0, BEST);
   return [best.map((id) => probabilities[id]), best.map((id) => model.label(id))];
 }
@@ -56,21 +56,21 @@ export function transformer(place, model) {
   const features = Array.from({ length: FEATURES }, (_, each) => `${each}`);
   const first = (matrix) => matrix.list().map((numbers) => numbers.slice(0, FEATURES));
   const encoderPart = (part) => {
-    const { words, encoded } = found;
+    const { words, maps, vectors: [embeddings, , memory] } = found;
     row = Math.min(row, words.length - 1);
-    if (part === 1) return [encoded.self.heads[0], words, words, row, `${apart(words)[row]} attends to ${reading(encoded.self.heads[0][row], words)} (head 0).`];
+    if (part === 1) return [maps.encoder[0], words, words, row, `${apart(words)[row]} attends to ${reading(maps.encoder[0][row], words)} (head 0).`];
     const said = part ? "what the decoder will read" : "each word's embedding plus its position";
-    return [first(part ? encoded.memory : encoded.x), words, features, row, `${words.length} vectors of 64 numbers, ${said}; the first ${FEATURES} of each.`];
+    return [first(part ? memory : embeddings), words, features, row, `${words.length} vectors of 64 numbers, ${said}; the first ${FEATURES} of each.`];
   };
   const decoderPart = (step, part) => {
-    const { words, decoded, labels } = found;
+    const { words, maps, logits, labels } = found;
     const [read, writing] = [["<s>", ...labels].slice(0, step + 1), labels.slice(0, step + 1)];
     const given = `Given ${read.join(" ")}: `;
     if (part === 2) {
-      const [shares, best] = likeliest(decoded.logits.row(step), model);
+      const [shares, best] = likeliest(logits[step], model);
       return [[shares], ["next"], best, 0, `${given}${reading(shares, best)}. The most probable word is written: ${writing.join(" ")}`];
     }
-    const weights = decoded[part ? "cross" : "self"].heads[0].slice(0, step + 1).map((own) => (part ? own : own.slice(0, step + 1)));
+    const weights = maps[part ? "cross" : "decoder"][0].slice(0, step + 1).map((own) => (part ? own : own.slice(0, step + 1)));
     const keys = part ? words : read;
     return [weights, writing, keys, step, `${given}to write ${apart(labels)[step]}, the decoder attends to ${reading(weights[step], keys)}${part ? " of the memory" : ""} (head 0).`];
   };
@@ -125,13 +125,7 @@ export function patches(place, { digits: pictures }) {
   const choose = (next) => { patch = next; redraw(); };
   const cells = Array.from({ length: ACROSS ** 2 }, (_, each) => element("button", { type: "button", class: "patch", on: {
     click: () => choose(each), pointerover: () => choose(each),
-    keydown: (event) => {
-      const next = moved(event.key, each, ACROSS ** 2, ACROSS);
-      if (next === undefined) return;
-      event.preventDefault();
-      cells[next].focus();
-      choose(next);
-    },
+    focus: () => choose(each), keydown: (event) => rove(event, cells, ACROSS),
   } }, ...[0, 1, 2, 3].map(() => element("i"))));
   const row = Array.from({ length: ACROSS ** 2 + 1 }, () => element("span", { class: "token" }));
   const line = framed(place, [

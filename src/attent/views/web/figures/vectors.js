@@ -2,7 +2,8 @@
 import { choice, element } from "../elements.js";
 import { attend } from "../formula/attend.js";
 import { Matrix } from "../formula/matrix.js";
-import { digits, framed, oncePerFrame } from "./frame.js";
+import { digits } from "../words.js";
+import { framed, oncePerFrame } from "./frame.js";
 import { Plane } from "./plane.js";
 import { Rows } from "./rows.js";
 

@@ -1,13 +1,13 @@
 // Page 4, page 9 and the database: from scores to weights, by a normalizer, a temperature, a mask or a bandwidth.
 import { choice, element } from "../elements.js";
-import { normalized } from "../formula/attend.js";
+import { attend, normalized } from "../formula/attend.js";
 import { both, MASKS } from "../formula/masks.js";
 import { NORMALIZERS } from "../formula/normalizers.js";
 import { reading } from "./board.js";
-import { digits, framed, oncePerFrame, slider } from "./frame.js";
-import { MatrixTable } from "./matrix_table.js";
+import { digits } from "../words.js";
+import { framed, oncePerFrame, slider } from "./frame.js";
+import { MatrixTable } from "../matrix_table.js";
 import { Rows } from "./rows.js";
-import { BEGIN } from "./translator.js";
 
 const WORDS = ["the", "black", "dog", "sings"];
 
@@ -15,7 +15,7 @@ export function normalizers(place) {
   const scores = [0.5, 2, 1.2, -1];
   let [normalizer, temperature] = ["softmax", 1];
   const draw = () => {
-    const weights = normalized(scores.map((score) => score / temperature), normalizer, {}, new Float64Array(4));
+    const weights = normalized(scores.map((score) => score / temperature), normalizer);
     rows.show(scores, weights);
     const zeros = [...weights].filter((weight) => weight === 0).length;
     line.textContent = `Σ α = ${digits(weights.reduce((sum, weight) => sum + weight, 0))}; ${zeros ? `${zeros} of 4 weights are exactly 0` : "no weight is exactly 0"}.`;
@@ -44,17 +44,13 @@ const MASKED = {
 };
 
 export function masks(place, model) {
-  const { labels, ids, encoded } = model.translate(WORDS);
+  const { labels, decoder: [{ query, kept }] } = model.translate(WORDS);
   const columns = ["<s>", ...labels.slice(0, -1)];
-  const scores = model.decode(encoded.memory, [BEGIN, ...ids.slice(0, -1)], MASKS.none()).self.scores[0];
   let [name, size, row, toggled] = ["causal", 1, 3, new Set()];
   const draw = () => {
-    const mask = MASKED[name](size);
-    const weights = labels.map((_, query) => {
-      const hidden = columns.map((_, key) => mask(query, key) === toggled.has(`${query} ${key}`));
-      const row = normalized([...scores.row(query)].map((score, key) => (hidden[key] ? -Infinity : score)), "softmax", {}, new Float64Array(columns.length));
-      return [...row].map((weight, key) => (hidden[key] ? null : weight));
-    });
+    const chosen = MASKED[name](size);
+    const mask = (query, key) => chosen(query, key) !== toggled.has(`${query} ${key}`);
+    const weights = attend(query, kept.keys, kept.values, { mask }).weights.list().map((line, query) => line.map((weight, key) => (mask(query, key) ? weight : null)));
     matrix.show(weights, labels, columns, row);
     const seen = columns.filter((_, key) => weights[row][key] !== null);
     const own = weights[row].filter((weight) => weight !== null);
@@ -90,7 +86,7 @@ export function lookup(place) {
   const draw = () => {
     const away = GRADES.map((grade) => Math.abs(grade - query));
     const scores = away.map((distance) => (step === EXACT ? (distance < 1e-9 ? 0 : -Infinity) : -((distance / (BANDWIDTHS[step] ?? 1)) ** 2) / 2));
-    const weights = normalized(scores, step === NEAREST ? "hard" : "softmax", {}, new Float64Array(5));
+    const weights = normalized(scores, step === NEAREST ? "hard" : "softmax");
     rows.show(scores, weights);
     const isMissing = !weights.some((weight) => weight > 0);
     line.textContent = isMissing ? "missing: no such key" : `value: ${salary(weights.reduce((sum, weight, key) => sum + weight * SALARIES[key], 0))}`;

@@ -1,5 +1,5 @@
 // From the scores of one query to its weights: the normalizers of attention/normalizers, by the same names.
-// normalize(scores, parameters) takes a row of at least one finite score and returns its weights; hidden keys are left out before (attend.js).
+// normalize(scores) takes a row of at least one finite score and returns its weights; hidden keys are left out before (attend.js).
 
 const largest = (scores) => scores.reduce((top, score) => Math.max(top, score), -Infinity);
 const descending = (scores) => Float64Array.from(scores).sort().reverse();
@@ -41,9 +41,9 @@ function entmax15(scores) {
   return Float64Array.from(scores, (score) => Math.max((score - top) / 2 - threshold, 0) ** 2);
 }
 
-/** The softmax of the k largest scores; of equal ones, the first. */
-function topK(scores, { k = 2 } = {}) {
-  const places = [...scores.keys()].sort((one, other) => scores[other] - scores[one] || one - other).slice(0, k);
+/** The softmax of the two largest scores; of equal ones, the first. */
+function topTwo(scores) {
+  const places = [...scores.keys()].sort((one, other) => scores[other] - scores[one] || one - other).slice(0, 2);
   const weights = new Float64Array(scores.length);
   softmax(places.map((place) => scores[place])).forEach((weight, index) => { weights[places[index]] = weight; });
   return weights;
@@ -60,8 +60,8 @@ export const NORMALIZERS = {
   softmax,
   entmax15,
   sparsemax,
-  top_k: topK,
+  top_k: topTwo,
   hard,
-  sigmoid: (scores, { bias = 0 } = {}) => Float64Array.from(scores, (score) => 1 / (1 + Math.exp(-(score + bias)))),
+  sigmoid: (scores) => Float64Array.from(scores, (score) => 1 / (1 + Math.exp(-score))),
   identity: (scores) => Float64Array.from(scores),
 };

@@ -2,8 +2,11 @@
 // relative_bias are added to scores.
 import { Matrix } from "./matrix.js";
 
+// The base of wavelengths, and the distance from which all have the same bucket.
+const [BASE, FARTHEST] = [10000, 128];
+
 /** PE(p, 2i) = sin(p / base^{2i/E}), PE(p, 2i + 1) = cos(p / base^{2i/E}) for the positions start, start + 1, …: (length, width). */
-export function sinusoidal(length, width, start = 0, base = 10000) {
+export function sinusoidal(length, width, start = 0, base = BASE) {
   const table = new Matrix(length, width);
   const frequencies = Array.from({ length: width }, (_, feature) => frequencyOf(feature - (feature % 2), width, base));
   for (let place = 0; place < length; place++) {
@@ -15,19 +18,18 @@ export function sinusoidal(length, width, start = 0, base = 10000) {
   return table;
 }
 
-/** Queries or keys (T, D), D even, with each pair of features rotated by its position; adjacent pairs if interleaved, else x_i with x_{i + D/2}. */
-export function rotary(features, start = 0, { base = 10000, interleaved = true } = {}) {
+/** Queries or keys (T, D), D even, with each pair of adjacent features rotated by its position. */
+export function rotary(features, start = 0) {
   const { rows, columns } = features;
-  const frequencies = Array.from({ length: columns / 2 }, (_, pair) => frequencyOf(2 * pair, columns, base));
   const rotated = new Matrix(rows, columns);
+  const frequencies = Array.from({ length: columns }, (_, feature) => frequencyOf(feature, columns, BASE));
   for (let place = 0; place < rows; place++) {
     const [from, to] = [features.row(place), rotated.row(place)];
-    for (let pair = 0; pair < columns / 2; pair++) {
-      const [one, other] = interleaved ? [2 * pair, 2 * pair + 1] : [pair, pair + columns / 2];
-      const angle = Math.fround((start + place) * frequencies[pair]);
+    for (let one = 0; one < columns; one += 2) {
+      const angle = Math.fround((start + place) * frequencies[one]);
       const [sine, cosine] = [Math.sin(angle), Math.cos(angle)];
-      to[one] = from[one] * cosine - from[other] * sine;
-      to[other] = from[one] * sine + from[other] * cosine;
+      to[one] = from[one] * cosine - from[one + 1] * sine;
+      to[one + 1] = from[one] * sine + from[one + 1] * cosine;
     }
   }
   return rotated;
@@ -46,19 +48,18 @@ export function alibi(slope) {
 }
 
 /** T5's bias for one head, whose numbers are in a column of `table` (buckets, heads). */
-export function relative_bias(table, head, { maximum_distance = 128, bidirectional = true } = {}) {
-  return (query, key) => table.at(bucket(key - query, table.rows, maximum_distance, bidirectional), head);
+export function relative_bias(table, head) {
+  return (query, key) => table.at(bucket(key - query, table.rows / 2), head);
 }
 
-/** T5's bucket of a distance j − p. */
-export function bucket(offset, buckets = 32, maximum_distance = 128, bidirectional = true) {
-  const count = bidirectional ? buckets / 2 : buckets;
-  const first = bidirectional && offset > 0 ? count : 0;
-  const distance = bidirectional ? Math.abs(offset) : Math.max(-offset, 0);
+/** T5's bucket of a distance j − p; there are `count` of each sign. */
+function bucket(offset, count) {
+  const first = offset > 0 ? count : 0;
+  const distance = Math.abs(offset);
   const exact = Math.floor(count / 2);
   if (distance < exact) return first + distance;
   // in float32, as in Python, where the boundaries of buckets lie
-  const growth = Math.fround(Math.fround(Math.log(Math.fround(distance / exact))) / Math.log(maximum_distance / exact));
+  const growth = Math.fround(Math.fround(Math.log(Math.fround(distance / exact))) / Math.log(FARTHEST / exact));
   return first + Math.min(exact + Math.trunc(Math.fround(growth * (count - exact))), count - 1);
 }
 

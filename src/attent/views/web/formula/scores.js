@@ -18,7 +18,7 @@ function shifted(rows, bias) {
   return bias ? tabulate(rows.rows, rows.columns, (row, column) => rows.at(row, column) + bias[column]) : rows;
 }
 
-export const SCORES = {
+const SCORES = {
   /** qᵀk */
   dot: (query, key) => timesTransposed(query, key),
   /** qᵀk / √D, or times a scale */
@@ -39,16 +39,6 @@ export const SCORES = {
     }),
   /** qᵀWk, weight (Dq, Dk) */
   general: (query, key, { weight, scale = 1 }) => timesTransposed(times(query, weight), key, scale),
-  /** v·tanh(W₁q + W₂k + b), query_weight (Dq, hidden), key_weight (Dk, hidden); bias and v are vectors or null */
-  additive: (query, key, parameters) => {
-    const { key: project, score } = keyed("additive", parameters);
-    return score(query, project(key));
-  },
-  /** v·tanh(W[q; k]), weight (Dq + Dk, hidden) */
-  concat: (query, key, parameters) => {
-    const { key: project, score } = keyed("concat", parameters);
-    return score(query, project(key));
-  },
   /** σ(W_g[q; k] + b) · qᵀk, query_weight (Dq, 1), key_weight (Dk, 1), bias a number */
   gated: (query, key, { query_weight, key_weight, bias = 0 }) =>
     tabulate(query.rows, key.rows, (row, column) => {
@@ -62,16 +52,21 @@ export const SCORES = {
   },
 };
 
-/** A score whose keys are projected once: `key` of keys as they are, and `score` of queries and what `key` returned. */
+// Scores v·tanh(q' + k') of projected queries and keys.
+const PROJECTED = {
+  /** v·tanh(W₁q + W₂k + b), query_weight (Dq, hidden), key_weight (Dk, hidden); bias and v are vectors or null */
+  additive: ({ query_weight, key_weight, bias = null }) => ({ query: (queries) => shifted(times(queries, query_weight), bias), key: (keys) => times(keys, key_weight) }),
+  /** v·tanh(W[q; k]), weight (Dq + Dk, hidden) */
+  concat: ({ weight }) => ({
+    query: (queries) => times(queries, rowsOf(weight, 0, queries.columns)), key: (keys) => times(keys, rowsOf(weight, weight.rows - keys.columns, weight.rows)),
+  }),
+};
+
+/** A score by its name, whose keys are projected once: `key` of keys as they are, and `score` of queries and what `key` returned. */
 export function keyed(name, parameters = {}) {
-  const { query_weight, key_weight, weight, bias = null, v = null } = parameters;
-  if (name === "additive") {
-    return { key: (keys) => times(keys, key_weight), score: (query, keys) => tanhScore(shifted(times(query, query_weight), bias), keys, v) };
-  }
-  if (name === "concat") {
-    return { key: (keys) => times(keys, rowsOf(weight, weight.rows - keys.columns, weight.rows)), score: (query, keys) => tanhScore(times(query, rowsOf(weight, 0, query.columns)), keys, v) };
-  }
-  return { key: (keys) => keys, score: (query, keys) => SCORES[name](query, keys, parameters) };
+  if (!(name in PROJECTED)) return { key: (keys) => keys, score: (queries, keys) => SCORES[name](queries, keys, parameters) };
+  const { query, key } = PROJECTED[name](parameters);
+  return { key, score: (queries, keys) => tanhScore(query(queries), keys, parameters.v) };
 }
 
 function rowsOf({ columns, data }, begin, end) {

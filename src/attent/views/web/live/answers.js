@@ -44,7 +44,7 @@ export class Answers {
     const { engine } = this;
     const isOne = path === "/api/generate";
     const force = [...prefix, ...(more ? engine.ids(more) : [])];
-    const steps = engine.translate(this.picture ?? text, { ...this.options, off, force, length: this.length });
+    const steps = engine.write(this.picture ?? text, { ...this.options, off, force, length: this.length });
     const said = [];
     let [source, prompt, state, waiting] = [[], [], null, null];
     for await (const step of sliced(steps, signal)) {
@@ -71,6 +71,17 @@ export class Answers {
     const texts = isOne ? { tokens: [...source, ...labels] } : { source, target: labels, given: ["<s>", ...labels.slice(0, -1)] };
     const whole = isOne ? text + engine.continuation(prompt, tokens) : engine.decode(tokens);
     yield { kind: "end", scene: this.keep(state, text, texts), text: whole, tokens };
+  }
+
+  /** The token of a translation that is selected at first: its strongest weight, times the distance from the diagonal, is the largest. Null if none has a distance. */
+  first(steps) {
+    if (this.engine.task !== "translate") return null;
+    const spans = steps.map(({ said, weights }, place) => {
+      const top = Math.max(...(weights ?? [0]));
+      return said.token === EOS || !weights ? 0 : top * Math.abs(weights.indexOf(top) - place);
+    });
+    const longest = Math.max(...spans);
+    return longest > 0 ? spans.indexOf(longest) : null;
   }
 
   /** The weights of the last query, by the head that is shown; those on the text alone, if it has so many tokens. */

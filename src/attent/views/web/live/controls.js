@@ -4,9 +4,8 @@ import { choice, element } from "../elements.js";
 
 // The temperature is 2 to the slider's power of a quarter.
 const [STEPS, EACH] = [12, 4];
-const NAMES = { none: "everything", causal: "nothing later", window: "its neighbors", prefix: "the first two" };
+const NAMES = { none: "everything", causal: "nothing later", window: "its neighbors" };
 const NORMALIZERS = { top_k: "softmax of the 2 largest", hard: "largest alone", identity: "scores themselves" };
-const MASKS = { window: { name: "window", left: 1, right: 1 }, prefix: { name: "prefix", length: 2 } };
 
 /** A row of controls that writes into `options` and calls `change` after each change. */
 export function controls(engine, options, change) {
@@ -16,7 +15,7 @@ export function controls(engine, options, change) {
     on: { input: () => { options.temperature = 2 ** (slider.value / EACH); changed(); } },
   });
   const normalizer = choice("weights are the", engine.normalizers.map((name) => [name, NORMALIZERS[name] ?? name]), engine.normalizer, (name) => { options.normalizer = name; changed(); });
-  const mask = choice("each reads", engine.masks.map((name) => [name, NAMES[name] ?? name]), "none", (name) => { options.mask = MASKS[name] ?? (name === "none" ? null : name); changed(); });
+  const mask = choice("each reads", engine.masks.map((name) => [name, NAMES[name] ?? name]), "none", (name) => { options.mask = name === "none" ? null : name; changed(); });
   const reset = element("button", { type: "button", text: "as trained", hidden: true, on: { click: () => {
     for (const name of Object.keys(options)) delete options[name];
     slider.value = 0;

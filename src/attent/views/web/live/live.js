@@ -1,9 +1,10 @@
 // The page of `attent export RUN --to html`: the run's model is inside, and computes what is typed or drawn.
 
 import { open } from "../engine/engine.js";
-import { element, mark } from "../elements.js";
+import { element, mark, rove } from "../elements.js";
 import { Run } from "../run.js";
 import { unpacked } from "../unpacked.js";
+import { bare, visible } from "../words.js";
 import { Answers } from "./answers.js";
 import { controls } from "./controls.js";
 import { Pictures } from "./pictures.js";
@@ -16,6 +17,8 @@ const TASKS = {
   classify: ["Type a text: the model in this page classifies it as you type.", "Type a text to classify"],
   caption: ["Draw, or choose a picture: the model in this page describes it.", ""],
 };
+// Words of a vocabulary that are listed.
+const WORDS = 500;
 const DRAWN = "Draw, or choose a picture: the model in this page classifies it.";
 
 export async function start(root) {
@@ -38,7 +41,7 @@ export async function start(root) {
     const run = new Run(answers, 0, { name: title, task, reads, examples: reads === "pictures" ? 1 : 0 }, true, row);
     const ask = () => run.ask({ ...given });
     const pictures = reads === "pictures" ? new Pictures(description, bytes, (picture) => { answers.picture = picture; ask(); }) : null;
-    const input = pictures?.node ?? texts(description, placeholder, (text) => { given.text = text; ask(); });
+    const input = pictures?.node ?? texts(description, engine.source, placeholder, (text) => { given.text = text; ask(); });
     if (task === "text-generation") input.append(longest(answers, ask));
     if (!engine.groups.length) about.append(" It has no attention.");
     status.replaceWith(input, run.node);
@@ -50,8 +53,8 @@ export async function start(root) {
   }
 }
 
-/** The field in which a text is typed, and a button for each of the run's examples. */
-function texts({ examples = [] }, placeholder, change) {
+/** The field in which a text is typed, a button for the next of the run's examples, and the words of a small vocabulary. */
+function texts({ examples = [] }, vocabulary, placeholder, change) {
   const field = element("textarea", { id: "text", dir: "auto", spellcheck: "false", "aria-label": "text", placeholder, on: { input: () => change(field.value) } });
   let next = 0;
   const show = () => {
@@ -61,7 +64,20 @@ function texts({ examples = [] }, placeholder, change) {
   };
   const another = element("button", { type: "button", text: "another example", on: { click: show } });
   if (examples.length) queueMicrotask(show);
-  return element("div", { class: "ask" }, field, ...(examples.length > 1 ? [another] : []));
+  const add = (word) => {
+    field.value = field.value.trim() ? field.value.trimEnd() + word : bare(word);
+    change(field.value);
+  };
+  return element("div", { class: "ask" }, field, ...(examples.length > 1 ? [another] : []), ...known(vocabulary, add));
+}
+
+/** The words of a small vocabulary, each of which is added to the text by a click. */
+function known({ isOfWords, entries }, add) {
+  const words = isOfWords ? entries.filter((entry) => /[\p{L}\p{N}]/u.test(entry)).sort((one, other) => bare(one).localeCompare(bare(other))) : [];
+  if (!words.length || words.length > WORDS) return [];
+  const buttons = words.map((word, place) => element("button", { type: "button", tabindex: place ? -1 : 0, on: { click: () => add(word) } }, element("bdi", { text: visible(bare(word)) })));
+  const list = element("div", { class: "options", role: "group", "aria-label": "words; select one to add it to the text", on: { keydown: (event) => rove(event, buttons) } }, ...buttons);
+  return [element("details", { class: "known" }, element("summary", { text: `words that it knows (${words.length})` }), list)];
 }
 
 /** How many tokens are written at most. */

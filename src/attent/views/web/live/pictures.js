@@ -1,6 +1,6 @@
 // The picture that a run reads: one of its examples, a file, or what is drawn with mouse, finger or keys.
 
-import { element, moved } from "../elements.js";
+import { bitmap, element, moved } from "../elements.js";
 
 // Pixels of the canvas, and of its frame in which the brush is so wide.
 const SIDE = 240;
@@ -52,14 +52,11 @@ export class Pictures {
 
   /** Bytes of the model's size as a canvas. */
   painted(values) {
-    const canvas = element("canvas", { width: this.width, height: this.height, "aria-hidden": "true" });
-    const image = canvas.getContext("2d").createImageData(this.width, this.height);
-    for (let pixel = 0; pixel < this.height * this.width; pixel++) {
-      for (let channel = 0; channel < 3; channel++) image.data[4 * pixel + channel] = values[pixel * this.channels + (this.channels === 3 ? channel : 0)];
-      image.data[4 * pixel + 3] = 255;
-    }
-    canvas.getContext("2d").putImageData(image, 0, 0);
-    return canvas;
+    return bitmap(this.height, this.width, (bytes) => {
+      for (let pixel = 0; pixel < this.height * this.width; pixel++) {
+        for (let channel = 0; channel < 3; channel++) bytes[4 * pixel + channel] = values[pixel * this.channels + (this.channels === 3 ? channel : 0)];
+      }
+    });
   }
 
   async read(file) {

@@ -7,6 +7,14 @@ import { largest, short, visible } from "../words.js";
 
 // Terms of a sum that are written; the others are counted.
 const TERMS = 6;
+// What each normalizer does to the scores of a row.
+const NORMALIZED = {
+  softmax: "the softmax of the scores of its row",
+  top_k: "the softmax of the two largest scores of its row, 0 for all others",
+  hard: "1 for the largest score of its row, 0 for all others",
+  sigmoid: "the sigmoid of the score alone: a row does not sum to 1",
+  identity: "the score itself, which is no weight: it can be negative",
+};
 // How far a product may be from the score that it is said to be.
 const NEAR = 1e-3;
 
@@ -41,7 +49,7 @@ export class Sum {
   context(query, weights, labels) {
     const places = largest(weights, TERMS);
     const rest = weights.filter((weight, place) => weight !== 0 && !places.includes(place));
-    const terms = places.flatMap((place, index) => [index ? " + " : "", number(weights[place], "weight"), " v(", word(labels[place], "value"), ")"]);
+    const terms = added(places, (place) => [number(weights[place], "weight"), " v(", word(labels[place], "value"), ")"]);
     const more = rest.length ? ` + ${rest.length} smaller, ${short(rest.reduce((sum, weight) => sum + weight, 0))} together` : "";
     return [word(query, "query"), " reads ", ...(terms.length ? terms : ["nothing: every key is hidden"]), more];
   }
@@ -50,11 +58,18 @@ export class Sum {
 /** The first feature of what a query reads. */
 function feature(value, weights) {
   const firsts = weights.map((_, place) => value.at(place, 0));
-  const products = weights.map((weight, place) => weight * firsts[place]);
-  const places = largest(products, TERMS);
-  const terms = places.flatMap((place, index) => [index ? " + " : "", number(weights[place], "weight"), "·", number(firsts[place], "value")]);
-  const rest = products.filter((product, place) => product !== 0 && !places.includes(place)).length;
-  return ["its first number = ", ...terms, rest ? ` + ${rest} smaller` : "", " = ", short(products.reduce((sum, product) => sum + product, 0))];
+  return ["its first number = ", ...productsOf(weights, firsts, ["weight", "value"]), " = ", short(dot(weights, firsts))];
+}
+
+/** The largest products of two lists of numbers, in the colors of their roles; the others are counted. */
+function productsOf(left, right, [one, other]) {
+  const places = largest(left.map((factor, place) => factor * right[place]), TERMS);
+  const rest = left.filter((factor, place) => factor * right[place] !== 0 && !places.includes(place)).length;
+  return [...added(places, (place) => [number(left[place], one), "·", number(right[place], other)]), rest ? ` + ${rest} smaller` : ""];
+}
+
+function added(places, term) {
+  return places.flatMap((place, index) => [index ? " + " : "", ...term(place)]);
 }
 
 /** The weight of a key from the scores of its row, and its score from the products of query and key. */
@@ -63,16 +78,13 @@ function written({ query, key, scores, weights }, row, column, name, normalizer)
   const weight = weights.at(row, column);
   const seen = own.filter((score) => score !== -Infinity);
   if (own[column] === -Infinity) return [["α of ", ...name(), " = ", number(0, "weight"), ": the mask hides it."]];
-  const lines = [["α of ", ...name(), " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight"), normalizer === "softmax" ? "" : `: the ${normalizer} of the scores of its row`]];
+  const lines = [["α of ", ...name(), " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight"), `: ${NORMALIZED[normalizer] ?? `the ${normalizer} of the scores of its row`}`]];
   const score = ["score of ", ...name(), " = "];
   const product = query.columns === key.columns ? dot(query.row(row), key.row(column)) : NaN;
   const factor = own[column] / product;
   if (!isScaled(query, key, own, row, factor)) return [...lines, [...score, short(own[column])]];
-  const terms = [...query.row(row)].map((value, index) => [value, key.at(column, index)]);
-  const places = largest(terms.map(([one, other]) => one * other), TERMS);
-  const products = places.flatMap((place, index) => [index ? " + " : "", number(terms[place][0], "query"), "·", number(terms[place][1], "key")]);
-  const rest = terms.length - places.length;
-  return [...lines, [...score, `${short(factor)} · (`, ...products, rest ? ` + ${rest} smaller` : "", ") = ", short(own[column])]];
+  const products = productsOf(query.row(row), key.row(column), ["query", "key"]);
+  return [...lines, [...score, `${short(factor)} · (`, ...products, ") = ", short(own[column])]];
 }
 
 /** exp s / Σ exp, where the weight is that. */

@@ -33,7 +33,7 @@ export function normalize(tape, scores, normalizer, mask, columns) {
   });
   for (let row = 0; row < rows; row++) {
     const own = Float64Array.from(scores.data.subarray(row * columns, (row + 1) * columns), (score, key) => (mask(row, key) ? score : -Infinity));
-    normalized(own, normalizer, {}, weights.row(row));
+    normalized(own, normalizer, weights.row(row));
   }
   return weights;
 }

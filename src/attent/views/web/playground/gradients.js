@@ -81,33 +81,24 @@ export class Tape {
     return result;
   }
 
-  /** a bᵀ of a (n, d) and b (m, d), (n, m); `scale` multiplies it. */
-  timesTransposed(a, b, scale = 1) {
-    const [n, m, d] = [a.rows, b.rows, a.columns];
-    const result = this.record(n, m, ({ gradient }) => {
-      for (let index = 0; index < n * m; index++) {
-        const slope = scale * gradient[index];
-        for (let inner = 0, x = Math.floor(index / m) * d, y = (index % m) * d; inner < d; inner++, x++, y++) {
-          a.gradient[x] += slope * b.data[y];
-          b.gradient[y] += slope * a.data[x];
-        }
-      }
-    });
-    for (let index = 0; index < n * m; index++) {
-      let sum = 0;
-      for (let inner = 0, x = Math.floor(index / m) * d, y = (index % m) * d; inner < d; inner++, x++, y++) sum += a.data[x] * b.data[y];
-      result.data[index] = scale * sum;
-    }
-    return result;
-  }
-
   /** a b of a (n, d) and b (d, m), (n, m). */
   times(a, b) {
-    const [n, d, m] = [a.rows, a.columns, b.columns];
+    return this.product(a, b, b.columns, [b.columns, 1], 1);
+  }
+
+  /** a bᵀ of a (n, d) and b (m, d), (n, m); `scale` multiplies it. */
+  timesTransposed(a, b, scale = 1) {
+    return this.product(a, b, b.rows, [1, b.columns], scale);
+  }
+
+  /** The product of a (n, d) and a matrix (d, m), whose next row and next column are so many numbers further in b. */
+  product(a, b, m, [down, across], scale) {
+    const [n, d] = [a.rows, a.columns];
     const result = this.record(n, m, ({ gradient }) => {
-      multiplyBack(a.data, b.data, gradient, a.gradient, b.gradient, n, d, m);
+      addProduct([a.gradient, d, 1], [gradient, m, 1], [b.data, across, down], [n, m, d], scale);
+      addProduct([b.gradient, down, across], [a.data, 1, d], [gradient, m, 1], [d, n, m], scale);
     });
-    multiply(a.data, b.data, result.data, n, d, m);
+    addProduct([result.data, m, 1], [a.data, d, 1], [b.data, down, across], [n, d, m], scale);
     return result;
   }
 
@@ -120,48 +111,13 @@ export class Tape {
     return result;
   }
 
-  /** Both side by side, (n, d + m). */
-  concatenate(a, b) {
-    const columns = a.columns + b.columns;
-    const result = this.record(a.rows, columns, ({ gradient }) => {
-      for (let row = 0; row < a.rows; row++) {
-        for (let column = 0; column < a.columns; column++) a.gradient[row * a.columns + column] += gradient[row * columns + column];
-        for (let column = 0; column < b.columns; column++) b.gradient[row * b.columns + column] += gradient[row * columns + a.columns + column];
-      }
+  /** All rows of several matrices, one matrix after another. */
+  stack(parts) {
+    const starts = parts.map((_, place) => parts.slice(0, place).reduce((sum, part) => sum + part.data.length, 0));
+    const result = this.record(parts.reduce((sum, part) => sum + part.rows, 0), parts[0].columns, ({ gradient }) => {
+      parts.forEach((part, place) => part.gradient.forEach((_, index, all) => { all[index] += gradient[starts[place] + index]; }));
     });
-    for (let row = 0; row < a.rows; row++) {
-      result.data.set(a.row(row), row * columns);
-      result.data.set(b.row(row), row * columns + a.columns);
-    }
-    return result;
-  }
-
-  /** States s_t = tanh(x_t + s_{t−1} R) of inputs x (T, d) and R (d, d), s_{−1} = 0: (T, d). */
-  recur(x, R) {
-    const [length, d] = [x.rows, x.columns];
-    const result = this.record(length, d, ({ data, gradient }) => {
-      for (let at = length - 1; at >= 0; at--) {
-        for (let column = 0; column < d; column++) x.gradient[at * d + column] += gradient[at * d + column] * (1 - data[at * d + column] ** 2);
-        if (!at) break;
-        for (let inner = 0; inner < d; inner++) {
-          const before = (at - 1) * d + inner;
-          for (let column = 0; column < d; column++) {
-            const slope = gradient[at * d + column] * (1 - data[at * d + column] ** 2);
-            gradient[before] += slope * R.data[inner * d + column];
-            R.gradient[inner * d + column] += slope * data[before];
-          }
-        }
-      }
-    });
-    for (let at = 0; at < length; at++) {
-      const state = result.row(at);
-      state.set(x.row(at));
-      for (let inner = 0; at && inner < d; inner++) {
-        const factor = result.data[(at - 1) * d + inner];
-        for (let column = 0; column < d; column++) state[column] += factor * R.data[inner * d + column];
-      }
-      for (let column = 0; column < d; column++) state[column] = Math.tanh(state[column]);
-    }
+    parts.forEach((part, place) => result.data.set(part.data, starts[place]));
     return result;
   }
 
@@ -187,45 +143,22 @@ export class Tape {
 
 const BOTH = [1, 1];
 
-// Both apart, with arrays as arguments and four terms at a time: browsers compile such loops to code that is twice as fast.
-function multiply(a, b, product, n, d, m) {
+/**
+ * Add scale · a b to a product (n, m), of a (n, d) and b (d, m); each is [numbers, step to the next row, step to the next column].
+ * Four terms at a time: browsers compile such a loop to code that is twice as fast.
+ */
+function addProduct([product, down, across], [a, downA, acrossA], [b, downB, acrossB], [n, d, m], scale) {
   for (let row = 0; row < n; row++) {
     let inner = 0;
-    for (let at = row * d; inner + 3 < d; inner += 4, at += 4) {
-      const [f, f1, f2, f3] = [a[at], a[at + 1], a[at + 2], a[at + 3]];
-      for (let column = 0, y = inner * m, z = row * m; column < m; column++, y++, z++) product[z] += f * b[y] + f1 * b[y + m] + f2 * b[y + 2 * m] + f3 * b[y + 3 * m];
-    }
-    for (; inner < d; inner++) for (let column = 0; column < m; column++) product[row * m + column] += a[row * d + inner] * b[inner * m + column];
-  }
-}
-
-function multiplyBack(a, b, slopes, byA, byB, n, d, m) {
-  for (let row = 0; row < n; row++) {
-    let inner = 0;
-    for (let at = row * d; inner + 3 < d; inner += 4, at += 4) {
-      const [f, f1, f2, f3] = [a[at], a[at + 1], a[at + 2], a[at + 3]];
-      let [sum, sum1, sum2, sum3] = [0, 0, 0, 0];
-      for (let column = 0, y = inner * m, z = row * m; column < m; column++, y++, z++) {
-        const slope = slopes[z];
-        sum += slope * b[y];
-        sum1 += slope * b[y + m];
-        sum2 += slope * b[y + 2 * m];
-        sum3 += slope * b[y + 3 * m];
-        byB[y] += f * slope;
-        byB[y + m] += f1 * slope;
-        byB[y + 2 * m] += f2 * slope;
-        byB[y + 3 * m] += f3 * slope;
+    for (let at = row * downA; inner + 3 < d; inner += 4, at += 4 * acrossA) {
+      const [f, f1, f2, f3] = [scale * a[at], scale * a[at + acrossA], scale * a[at + 2 * acrossA], scale * a[at + 3 * acrossA]];
+      for (let column = 0, y = inner * downB, z = row * down; column < m; column++, y += acrossB, z += across) {
+        product[z] += f * b[y] + f1 * b[y + downB] + f2 * b[y + 2 * downB] + f3 * b[y + 3 * downB];
       }
-      byA[at] += sum;
-      byA[at + 1] += sum1;
-      byA[at + 2] += sum2;
-      byA[at + 3] += sum3;
     }
     for (; inner < d; inner++) {
-      for (let column = 0; column < m; column++) {
-        byA[row * d + inner] += slopes[row * m + column] * b[inner * m + column];
-        byB[inner * m + column] += a[row * d + inner] * slopes[row * m + column];
-      }
+      const factor = scale * a[row * downA + inner * acrossA];
+      for (let column = 0, y = inner * downB, z = row * down; column < m; column++, y += acrossB, z += across) product[z] += factor * b[y];
     }
   }
 }

@@ -4,7 +4,7 @@
 //   h = x + softmax(x W_Q (x W_K)ᵀ / √d) x W_V     each word in its context: keys and values
 //   s_t = tanh(Y[target before t] + P_t + s_{t−1} R)    what was written so far       (Tq, d)
 //   α = normalizer(score(s W_S, h)),  c = α h       the score is the formula that is typed
-//   p = softmax(tanh([c, s] C) O)                   the next word
+//   p = softmax(tanh(c C1 + s C2) O)                  the next word
 import { MASKS } from "../formula/masks.js";
 import { sinusoidal } from "../formula/positions.js";
 import { normalize } from "./attention.js";
@@ -15,6 +15,7 @@ export const WIDTH = 32;
 export const FARTHEST = 24;
 export const PERIOD = 100;
 const EVERYWHERE = MASKS.none();
+const tanhSlope = (_, y) => 1 - y * y;
 export const MASK_CHOICES = { none: MASKS.none, causal: MASKS.causal, window: () => MASKS.window({ left: 2, right: 2 }) };
 
 /** Numbers in [0, 1), the same in every language (mulberry32, Tommy Ettinger 2017). */
@@ -35,7 +36,7 @@ export function shapes(sourceWords, targetWords, d = WIDTH) {
   return {
     // W_V begins small: at first a key says what its word is, and its neighbors add to it as far as they help
     E: [sourceWords, d, 1], Y: [targetWords, d, 1], W_Q: matrix, W_K: matrix, W_V: [d, d, 0.1 * matrix[2]], R: matrix, W_S: matrix,
-    C: [2 * d, d, narrow], O: [d, targetWords, narrow],
+    C1: [d, d, narrow], C2: [d, d, narrow], O: [d, targetWords, narrow],
     v: [1, d, 1], W: [d, d, narrow], W1: [d, d, narrow], W2: [d, d, narrow],
   };
 }
@@ -68,12 +69,22 @@ export class Model {
 
   /** The logits of the word after each of `written`, which begins with [START], and its weights (Tq, Tk) on source words. */
   decode(tape, memory, written) {
-    const { R, W_S, C, O } = this.parameters;
-    const states = tape.recur(this.embed(tape, "Y", written, true), R);
+    const { R, W_S, C1, C2, O } = this.parameters;
+    const states = this.states(tape, this.embed(tape, "Y", written, true), R);
     const weights = this.weights(tape, tape.times(states, W_S), memory);
     const context = tape.times(weights, memory);
-    const output = tape.map(tape.times(tape.concatenate(context, states), C), Math.tanh, (_, y) => 1 - y * y);
+    const output = tape.map(tape.add(tape.times(context, C1), tape.times(states, C2)), Math.tanh, tanhSlope);
     return { logits: tape.times(output, O), weights };
+  }
+
+  /** States s_t = tanh(x_t + s_{t−1} R) of inputs x (T, d) and R (d, d), s_{−1} = 0: (T, d). */
+  states(tape, inputs, R) {
+    const states = [];
+    for (let at = 0; at < inputs.rows; at++) {
+      const input = tape.gather(inputs, [at]);
+      states.push(tape.map(at ? tape.add(input, tape.times(states[at - 1], R)) : input, Math.tanh, tanhSlope));
+    }
+    return tape.stack(states);
   }
 
   weights(tape, query, memory) {

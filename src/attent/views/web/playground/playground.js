@@ -1,5 +1,5 @@
 // The page of the playground: a model that a worker trains, its links and loss as they change, and the choices that start it anew.
-import { Board } from "./board.js";
+import { Sentence } from "./board.js";
 import { Curve } from "./curve.js";
 import { element, tick, choice } from "../elements.js";
 import { LONGEST, parse } from "./formula.js";
@@ -22,7 +22,7 @@ class Playground {
     this.settings = settings;
     // first, since where no worker can be had the place keeps what is in it
     this.worker = this.employ();
-    this.board = new Board();
+    this.board = new Sentence();
     this.curve = new Curve(Math.log(VOCABULARIES[1].length), LAST);
     this.status = element("output", { class: "status" });
     this.writes = element("p", { class: "small" });
@@ -98,7 +98,7 @@ class Playground {
       const end = updates && updates % LAST === 0 && !this.isRunning ? " · finished, Train goes on" : "";
       this.status.textContent = updates ? `update ${updates} · loss ${loss?.toFixed(2) ?? "–"}${end}` : "not trained yet: its weights are noise";
       this.writes.replaceChildren("Alone, the model writes: ", element("i", { lang: "fr", text: shown.writes.join(" ") || "nothing" }));
-      this.board.show({ ...shown, weights, isDistribution: this.settings.normalizer !== "sigmoid" }, !this.isCompact);
+      this.board.look({ ...shown, weights, isDistribution: this.settings.normalizer !== "sigmoid" });
     }
     if (error !== undefined) this.score(error, right, updates);
   }

@@ -120,9 +120,3 @@ export function errorRate(model, pairs = HELD_OUT) {
 export function areRight(model, pairs = HELD_OUT) {
   return ENCODED.pairs(pairs).map(({ source, written }) => translate(model, source).join() === written.slice(1).join());
 }
-
-/** The share of a source word's weights on itself, on average over pairs that were not trained on. */
-export function ownShare(model, pairs = HELD_OUT) {
-  const shares = ENCODED.pairs(pairs).flatMap((pair) => pair.source.map((_, place) => forced(model, pair).own.row(place)[place]));
-  return shares.reduce((sum, share) => sum + share) / shares.length;
-}
