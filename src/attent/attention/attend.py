@@ -115,8 +115,7 @@ def attend(
     Bengio 2015, eq. 5–6 (arXiv:1409.0473); the names query, key, value: Vaswani et al. 2017, §3.2 (arXiv:1706.03762).
 
     Args:
-        query: (B, H, Tq, Dq), (B, T, D) or (T, D), with the same number of axes in all three tensors: leading axes are
-            not broadcast.
+        query: (B, H, Tq, Dq), (B, T, D) or (T, D), as key and value: leading axes are not broadcast.
         key: (B, G, Tk, Dk), where H is a multiple of G: query heads share key heads in runs of H/G.
         value: (B, G, Tk, Dv).
         score: the fit of a key to a query: a name, a Score, or a function (query, key) → (B, H, Tq, Tk).
@@ -124,17 +123,15 @@ def attend(
         mask: which query may see which key: "causal", a Mask, a boolean tensor (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) in
             which True means "may attend".
         bias: a float term (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) added to the scores; −∞ hides a pair.
-        sink: a logit for each head, (H,), that joins the softmax of each row and has no value: weights then sum to less
-            than one (gpt-oss, arXiv:2508.10925, §2.1; "attention is off by one" is a sink of 0).
+        sink: (H,), a logit without a value in each row's softmax, which leaves less than one (arXiv:2508.10925, §2.1).
         soft_cap: c > 0 turns a score s into c·tanh(s/c) (Gemma 2, arXiv:2408.00118, §2).
         position: "rotary", "alibi", or a Position.
-        query_start: the first query's position, in tokens, one number or (B,); by default Tk − Tq, or lengths − Tq.
+        query_start: the first query's position, one number or (B,); by default Tk − Tq, or lengths − Tq.
         lengths: (B,) the number of valid keys of each sequence.
         weighting: a factor on the normalized weights, such as a GaussianWindow about the center of each query.
         dropout: the share of the normalized weights to drop, in [0, 1).
         seed: a whole number, or a tensor that holds one; needed with dropout, whose mask depends on (seed, b, h, i, j).
-        implementation: "auto", or "dense", "sdpa", "tanh", "reference" or "tiled"; a named implementation runs or
-            raises an error.
+        implementation: "auto", or "dense", "sdpa", "tanh", "reference" or "tiled", which runs or raises an error.
         return_map: whether to return the weights too, as an AttentionMap whose rows are computed when they are read.
 
     Returns:

@@ -145,9 +145,7 @@ def attention(
         key, value = key[:, :, :queries], value[:, :, :queries]
         mask, bias = "causal", None if bias is None else bias[..., :queries]
     prepared = prepare(
-        query,
-        key,
-        value,
+        *(query, key, value),
         score=ScaledDot(scaling),
         mask=mask,
         bias=bias,

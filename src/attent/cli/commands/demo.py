@@ -77,16 +77,12 @@ def demo(
     print(heat_map(panel_of(translator.map(texts[0])), color=use_color()), "\n")
     live = write_page(folder, folder / PAGE, examples=examples)
     print(f"Open {live} in a browser: it computes every layer and head for what you type.\n\nNext:")
-    program = sys.argv[0] if Path(sys.argv[0]).stem == "attent" and not shutil.which("attent") else "attent"
-    print(
-        "\n".join(
-            f"  {program} {command}"
-            for command in (
-                f'translate {folder} "{"it | 3 marzo 2026" if dates else SENTENCES[0]}"',
-                f'show {folder} "{texts[0]}" --head all',
-                f"describe {folder}",
-                f'walk {folder} "{texts[0]}"',
-            )
-        )
-    )
+    _print_commands(folder, texts[0], "it | 3 marzo 2026" if dates else texts[0])
     print("\nexact match " + ", ".join(f"{scores['exact_match']:.1f} % {name}" for name, scores in results.items()))
+
+
+def _print_commands(folder: Path, text: str, other: str) -> None:
+    """Print what to do next, calling the command as it was called."""
+    program = sys.argv[0] if Path(sys.argv[0]).stem == "attent" and not shutil.which("attent") else "attent"
+    print(f'  {program} translate {folder} "{other}"\n  {program} show {folder} "{text}" --head all')
+    print(f'  {program} describe {folder}\n  {program} walk {folder} "{text}"')
