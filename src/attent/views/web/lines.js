@@ -237,7 +237,7 @@ export class Lines {
     const uniform = side === "row" && places.length < 2 ? uniformly(line.values, scaleOf(group), place) : "";
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
     const note = line.note ? ` (${line.note})` : "";
-    this.readout.textContent = uniform || `${side === "row" ? "to" : "from"} ${listed(line.values, labels)}${known}${note}${headOf(head, group.heads)}`;
+    this.readout.textContent = uniform || `${side === "row" ? "to" : "from"} ${listed(line.values, labels)}${known}${note}${line.note && head === "mean" ? "" : headOf(head, group.heads)}`;
   }
 
   /** The weights of what is selected, as rows of fields. */
