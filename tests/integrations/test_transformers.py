@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from attent.attention import attend
 from attent.attention.capture.watch import watch
 from attent.errors import ImplementationError
 from attent.integrations import transformers as module
@@ -142,6 +143,22 @@ def test_sinks_take_a_share_of_the_weights() -> None:
     scores = query @ query.mT / 2
     weights = scores.exp() / (scores.exp().sum(-1, keepdim=True) + torch.tensor(1.0).exp())
     torch.testing.assert_close(context, (weights @ query).transpose(1, 2))
+
+
+@pytest.mark.parametrize("window", [None, 2])
+def test_packed_batches_are_read_from_their_boundaries(window: int | None) -> None:
+    query, starts = torch.randn(1, 2, 7, 4), torch.tensor([0, 4, 4, 7], dtype=torch.int32)
+    attention = nn.Module()
+    attention.is_causal = True
+    options = {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "sliding_window": window}
+    # models pass a table too, which is not read
+    table = torch.ones(1, 1, 7, 7, dtype=torch.bool)
+    context, _ = module.attention(attention, query, query, query, table, **options)
+    distance = torch.arange(7)[:, None] - torch.arange(7)
+    sequence = torch.tensor([0, 0, 0, 0, 1, 1, 1])
+    allowed = (sequence[:, None] == sequence) & (distance >= 0) & (distance < (window or 7))
+    expected = attend(query, query, query, mask=allowed)
+    torch.testing.assert_close(context, expected.transpose(1, 2))
 
 
 def test_what_we_do_not_have_is_refused() -> None:

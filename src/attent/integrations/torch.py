@@ -22,11 +22,12 @@ from attent.attention.backends import dense, select
 from attent.attention.call import Prepared
 from attent.attention.capture import patching
 from attent.attention.scores.scaled_dot import ScaledDot
+from attent.integrations.varlen import flash_attn_varlen_func, varlen_attn
 from attent.ops import onednn, sdpa
 from attent.ops.dense_attention import can_run
 from attent.ops.eligibility import without_autocast
 
-__all__ = ["register", "scaled_dot_product_attention"]
+__all__ = ["flash_attn_varlen_func", "register", "scaled_dot_product_attention", "varlen_attn"]
 
 NAME = "attent"
 # Below this many multiplications PyTorch's kernel finishes before ours is chosen and called, which takes 80 µs without

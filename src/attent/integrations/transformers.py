@@ -18,6 +18,7 @@ from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ImplementationError, needs
+from attent.integrations.varlen import key_ranges
 from attent.requirements import check_version
 
 NAME = "attent"
@@ -127,7 +128,7 @@ def attention(
         softcap: see `soft_cap` in attend.
         position_bias: a float term added to the scores, such as T5's.
         s_aux: sinks, (H,), such as gpt-oss'; see `sink` in attend.
-        options: `output_attentions`, and arguments of other implementations.
+        options: `output_attentions`; `cu_seq_lens_q`, `cu_seq_lens_k` and `sliding_window` of packed batches; others.
 
     Returns:
         The contexts (B, Tq, H, Dv), and the weights before dropout, (B, H, Tq, Tk); None without `output_attentions`.
@@ -140,6 +141,10 @@ def attention(
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     is_masked_causally = is_causal and attention_mask is None and queries > 1
     mask, bias = _mask_and_bias(attention_mask, position_bias)
+    if (starts := options.get("cu_seq_lens_q")) is not None and position_bias is None:
+        # a packed batch, whose mask would be a table of all pairs
+        window = (options.get("sliding_window") or 0) - 1, 0 if is_causal else -1
+        mask, bias, is_masked_causally = key_ranges(starts, options.get("cu_seq_lens_k"), window)[0], None, False
     if is_masked_causally:
         # the queries align with the first keys; a cache of fixed length has further ones, not yet written
         key, value = key[:, :, :queries], value[:, :, :queries]

@@ -103,10 +103,8 @@ def key_ranges(
     starts: Tensor, key_starts: Tensor | None, window: tuple[int, int], used: Tensor | None = None
 ) -> tuple[KeyRanges, Tensor, Tensor]:
     """Return the keys that each query of a packed batch sees, the key at its position, and its sequence, (Tq,) each."""
-    key_starts = starts if key_starts is None else key_starts
-    lengths = starts.diff()
-    used = key_starts.diff() if used is None else used
-    sequence = torch.repeat_interleave(lengths)
+    starts, key_starts = starts.long(), (starts if key_starts is None else key_starts).long()
+    used, sequence = key_starts.diff() if used is None else used, torch.repeat_interleave(starts.diff())
     begin = key_starts[:-1][sequence]
     end = begin + used[sequence]
     position = end - (starts[1:][sequence] - torch.arange(len(sequence), device=starts.device))
@@ -137,9 +135,7 @@ def _attend(
         ends = None if cumulative is None else (int(cumulative[0]), int(cumulative[-1]), int(cumulative.diff().min()))
         if ends is not None and (ends[:2] != (0, len(tensor)) or ends[2] < 0):
             raise ShapeError(f"the sequences of {name} must begin at 0, ascend and end at {len(tensor)}, got {ends[1]}")
-    mask, position, sequence = key_ranges(
-        starts.long(), None if key_starts is None else key_starts.long(), window, used
-    )
+    mask, position, sequence = key_ranges(starts, key_starts, window, used)
     context = attend(
         *(tensor.transpose(0, 1)[None] for tensor in (query, key, value)),
         score=ScaledDot(scale),

@@ -81,8 +81,8 @@ def demo(
     print("\nexact match " + ", ".join(f"{scores['exact_match']:.1f} % {name}" for name, scores in results.items()))
 
 
-def _print_commands(folder: Path, text: str, other: str) -> None:
+def _print_commands(folder: Path, text: str, source: str) -> None:
     """Print what to do next, calling the command as it was called."""
     program = sys.argv[0] if Path(sys.argv[0]).stem == "attent" and not shutil.which("attent") else "attent"
-    print(f'  {program} translate {folder} "{other}"\n  {program} show {folder} "{text}" --head all')
+    print(f'  {program} translate {folder} "{source}"\n  {program} show {folder} "{text}" --head all')
     print(f'  {program} describe {folder}\n  {program} walk {folder} "{text}"')
