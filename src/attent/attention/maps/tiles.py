@@ -108,10 +108,10 @@ def _tiles_in_place(weights: LazyMatrix, rows: range, heads: range, sequences: r
                 tile = torch.softmax(scores, -1, out=scratch[1, : scores.numel()].view(scores.shape))
                 if own.fully_masked is not None:
                     tile.masked_fill_(own.fully_masked, 0.0)
+                if call.sink is not None:
+                    tile, scores = tile.mul_(call.share_of_keys(scores, head_slice)), None
             else:
                 tile, scores = call.normalizer(scores, own.allowed), None
-            if call.sink is not None:
-                tile, scores = tile.mul_(call.share_of_keys(scores, head_slice)), None
             if own.factors is not None:
                 # with these the weights are not a softmax of the scores
                 tile, scores = tile.mul_(own.factors), None
