@@ -64,7 +64,11 @@ def demo(
     examples = texts = (*DATES, *(date or ())) if dates else SENTENCES
     if parts:
         english, french = zip(*((sentence.english, sentence.french) for sentence in parts["test"]), strict=True)
-        results = {"held-out subjects of verbs": {"exact_match": exact_match(translator.translate(english), french)}}
+        results = {
+            "of sentences whose subject is new to its verb": {
+                "exact_match": exact_match(translator.translate(english), french)
+            }
+        }
         # short ones, of which SENTENCES are the first
         examples = [text for text in english if len(text) < 40][:8]
     write(
@@ -75,14 +79,14 @@ def demo(
     )
     print("\nIts attention while it writes:\n")
     print(heat_map(panel_of(translator.map(texts[0])), color=use_color()), "\n")
-    live = write_page(folder, folder / PAGE, examples=examples)
-    print(f"Open {live} in a browser: it computes every layer and head for what you type.\n\nNext:")
+    print("exact match " + ", ".join(f"{scores['exact_match']:.1f} % {name}" for name, scores in results.items()))
     _print_commands(folder, texts[0], "it | 3 marzo 2026" if dates else texts[0])
-    print("\nexact match " + ", ".join(f"{scores['exact_match']:.1f} % {name}" for name, scores in results.items()))
+    live = write_page(folder, folder / PAGE, examples=examples)
+    print(f"\nOpen {live.resolve().as_uri()} in a browser: it computes every layer and head for what you type.")
 
 
 def _print_commands(folder: Path, text: str, source: str) -> None:
     """Print what to do next, calling the command as it was called."""
     program = sys.argv[0] if Path(sys.argv[0]).stem == "attent" and not shutil.which("attent") else "attent"
-    print(f'  {program} translate {folder} "{source}"\n  {program} show {folder} "{text}" --head all')
+    print(f'\nNext:\n  {program} translate {folder} "{source}"\n  {program} show {folder} "{text}" --head all')
     print(f'  {program} describe {folder}\n  {program} walk {folder} "{text}"')
