@@ -150,16 +150,10 @@ def attention(
         key, value = key[:, :, :queries], value[:, :, :queries]
         mask, bias = "causal", None if bias is None else bias[..., :queries]
     prepared = prepare(
-        *(query, key, value),
-        score=ScaledDot(scaling),
-        mask=mask,
-        bias=bias,
-        sink=s_aux,
-        soft_cap=softcap,
-        query_start=0 if is_masked_causally else None,
-        dropout=dropout,
+        query, key, value, score=ScaledDot(scaling), mask=mask, bias=bias, sink=s_aux, soft_cap=softcap,
+        query_start=0 if is_masked_causally else None, dropout=dropout,
         seed=torch.randint(2**31 - 1, (1,), device=query.device) if dropout else None,
-    )
+    )  # fmt: skip
     context = run(prepared)
     if is_watched():
         report(module, AttentionMap.of(prepared), prepared.value, context)

@@ -71,12 +71,8 @@ def demo(
         }
         # short ones, of which SENTENCES are the first
         examples = [text for text in english if len(text) < 40][:8]
-    write(
-        "\n".join(
-            f"{pad(text, max(map(width, texts)), left=True)}  →  {translation}"
-            for text, translation in zip(texts, translator.translate(texts), strict=True)
-        )
-    )
+    for text, translation in zip(texts, translator.translate(texts), strict=True):
+        write(f"{pad(text, max(map(width, texts)), left=True)}  →  {translation}")
     print("\nIts attention while it writes:\n")
     print(heat_map(panel_of(translator.map(texts[0])), color=use_color()), "\n")
     print("exact match " + ", ".join(f"{scores['exact_match']:.1f} % {name}" for name, scores in results.items()))
