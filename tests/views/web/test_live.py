@@ -12,6 +12,7 @@ import torch
 from _live_page import cell, ended, select_head, shown, until, weights_of, written
 
 import attent
+from attent.attention.normalizers.top_k import TopK
 from attent.explorer.loaded_run import swap
 from attent.tasks.loading import load
 from attent.tasks.text_generation.stepwise import StepwiseGeneration
@@ -79,6 +80,18 @@ def test_a_recurrent_translator(translating: Any, live: Any, window: Any) -> Non
     assert cell(page, 1, 2) == pytest.approx(weights[1, 2].item(), abs=1e-4)
     page.click("text=another example")
     ended(page, written(translator, "dead bed")[0])
+
+
+def test_the_formula_of_local_attention_has_its_gaussian(translating: Any, live: Any, window: Any) -> None:
+    folder = translating("rnn", attention="luong", local="p", local_window=2)
+    page = window.open(live(folder, ["abcde"]))
+    ended(page, written(load(folder), "abcde")[0])
+    alpha = page.inner_text(".sum output p:nth-child(3)")
+    power, total, factor, weight = (
+        float(part) for part in re.search(r"= ([\d.]+) / ([\d.]+) · ([\d.]+) = ([\d.]+):", alpha).groups()
+    )
+    assert factor < 1
+    assert power / total * factor == pytest.approx(weight, abs=2e-2)
 
 
 def test_a_translator_without_attention(translating: Any, live: Any, window: Any) -> None:
@@ -176,6 +189,33 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     ended(page, pieces)
     assert page.get_by_label("weights are the").input_value() == "softmax"
     assert page.locator("text=as trained").is_hidden()
+
+
+def test_each_normalizer_has_its_own_formula_where_another_gives_the_same_weight(
+    file: Path, translator: Any, window: Any
+) -> None:
+    page = window.open(file)
+    # of one key, the weight is 1 by every normalizer but two
+    page.fill("#text", "a")
+    ended(page, written(translator, "a")[0])
+    select_head(page, 1, 0)
+    alpha = page.locator(".sum output p:nth-child(3)")
+    for name in (*NORMALIZED, "entmax15", "identity"):
+        page.get_by_label("weights are the").select_option(name)
+        swap(translator.model, normalizer=TopK(2) if name == "top_k" else name)
+        ended(page, written(translator, "a")[0])
+        weight = cell(page, 0, 0)
+        said, (score,) = alpha.inner_text(), re.findall(r"= (−?[\d.]+)$", page.inner_text(".sum output p:nth-child(4)"))
+        number = float(score.replace("−", "-"))
+        if name == "softmax":
+            assert f"exp({score} − " in said and weight == 1
+        elif name == "sigmoid":
+            fenced = f"({score})" if number < 0 else score
+            assert f" = 1 / (1 + exp(−{fenced})) = " in said
+            assert weight == pytest.approx(1 / (1 + np.exp(-number)), abs=6e-3)
+        else:
+            assert "exp" not in said and "Σ" not in said
+            assert weight == (pytest.approx(number, abs=6e-3) if name == "identity" else 1)
 
 
 # the places of the tokens that are marked as query and as key

@@ -15,6 +15,8 @@ const NORMALIZED = {
   sigmoid: "the sigmoid of the score alone: a row does not sum to 1",
   identity: "the score itself, which is no weight: it can be negative",
 };
+// How a weight is computed from its score and those of its row, of the normalizers for which that is one term.
+const FORMULAS = { softmax: softmaxOf, sigmoid: (score) => `1 / (1 + exp(−${fenced(score)})) = ` };
 // How far a product may be from the score that it is said to be.
 const NEAR = 1e-3;
 
@@ -73,12 +75,11 @@ function added(places, term) {
 }
 
 /** The weight of a key from the scores of its row, and its score from the products of query and key. */
-function written({ query, key, scores, weights }, row, column, name, normalizer) {
+function written({ query, key, scores, weights, factors }, row, column, name, normalizer) {
   const own = scores.row(row);
-  const weight = weights.at(row, column);
-  const seen = own.filter((score) => score !== -Infinity);
   if (own[column] === -Infinity) return [["α of ", ...name(), " = ", number(0, "weight"), ": the mask hides it."]];
-  const lines = [["α of ", ...name(), " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight"), `: ${NORMALIZED[normalizer] ?? `the ${normalizer} of the scores of its row`}`]];
+  const lines = [["α of ", ...name(), " = ", formula(normalizer, own, column, factors[row]?.(column)), number(weights.at(row, column), "weight"),
+    `: ${NORMALIZED[normalizer] ?? `the ${normalizer} of the scores of its row`}${factors[row] ? ", times a Gaussian of the distance to the predicted position" : ""}`]];
   const score = ["score of ", ...name(), " = "];
   const product = query.columns === key.columns ? dot(query.row(row), key.row(column)) : NaN;
   const factor = own[column] / product;
@@ -87,13 +88,17 @@ function written({ query, key, scores, weights }, row, column, name, normalizer)
   return [...lines, [...score, `${short(factor)} · (`, ...products, ") = ", short(own[column])]];
 }
 
-/** exp s / Σ exp, where the weight is that. */
-function softmaxOf(scores, score, weight) {
+/** The formula of a normalizer with the numbers of one key, times a factor if the weights have one; nothing where it is not one term. */
+function formula(normalizer, scores, column, factor) {
+  const text = FORMULAS[normalizer]?.(scores[column], scores) ?? "";
+  return text && factor !== undefined ? `${text.slice(0, -3)} · ${short(factor)} = ` : text;
+}
+
+/** exp s / Σ exp; a score that the mask hides adds nothing. */
+function softmaxOf(score, scores) {
   const top = Math.max(...scores);
   const total = scores.reduce((sum, one) => sum + Math.exp(one - top), 0);
-  const power = Math.exp(score - top);
-  if (Math.abs(power / total - weight) > NEAR) return [];
-  return [`exp(${short(score)} − ${fenced(top)}) / Σ exp(s − ${fenced(top)}) = ${short(power)} / ${short(total)} = `];
+  return `exp(${short(score)} − ${fenced(top)}) / Σ exp(s − ${fenced(top)}) = ${short(Math.exp(score - top))} / ${short(total)} = `;
 }
 
 /** Whether all scores of a row are its products with the keys times one factor. */
