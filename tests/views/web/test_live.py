@@ -223,6 +223,32 @@ PLACES = """[['.written', '::after', '"query"'], ['.read', '::before', '"key"']]
     [...document.querySelectorAll(list + ' li')].findIndex((item) => getComputedStyle(item, part).content === name))"""
 
 
+def test_the_strongest_key_is_that_of_the_largest_value_everywhere(file: Path, translator: Any, window: Any) -> None:
+    page = window.open(file)
+    ended(page, written(translator, "bad cab")[0])
+    select_head(page, 1, 0)
+    page.get_by_label("weights are the").select_option("identity")
+    swap(translator.model, normalizer="identity")
+    pieces = written(translator, "bad cab")[0]
+    ended(page, pieces)
+    numbers = weights_of(translator, "bad cab")[0][: len(pieces)]
+    # what rests over a token would be pointed at
+    page.mouse.move(0, 0)
+    # the largest number in size is another key's
+    (rows,) = torch.where(numbers.argmax(-1) != numbers.abs().argmax(-1))
+    assert len(rows) > 0
+    for row in rows[:3].tolist():
+        key = int(numbers[row].argmax())
+        page.locator(".written button").nth(row).focus()
+        page.locator(f".zoom .readout[data-row='{row}'][data-column='{key}']").wait_for()
+        until(page, lambda row=row, key=key: page.evaluate(PLACES) == [row, key], "the marks")
+        label = "bad cab"[key].replace(" ", "␣")
+        assert re.match(rf"to \u2068{label}\u2069 ", page.inner_text(".answer .readout"))
+        reads, *_, alpha, _ = page.locator(".sum output p").all_inner_texts()
+        assert f" → {label} = " in alpha
+        assert re.search(rf" reads [\d.]+ v\({label}\) \+ ", reads)
+
+
 def test_the_token_with_the_longest_link_is_selected_at_first(file: Path, translator: Any, window: Any) -> None:
     page = window.open(file)
     picked: list[tuple[int, int]] = []

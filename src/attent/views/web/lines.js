@@ -6,7 +6,7 @@ import { Links } from "./links.js";
 import { label, saving } from "./save.js";
 import { combined, MOST, selected, written } from "./selection.js";
 import { isAnotherMap, latest, NONE } from "./state.js";
-import { headOf, listed, largest, visible } from "./words.js";
+import { headOf, listed, strongest, visible } from "./words.js";
 
 // Longer texts scroll, without links; no more than so many tokens stand on the page at a time.
 const LONG = 80;
@@ -198,7 +198,7 @@ export class Lines {
       this.reachable(each);
     }
     // of a long text, the strongest weight is brought into sight
-    if (line && this.isLong) this.find(side === "row" ? "column" : "row", largest(line.values, 1)[0] ?? 0);
+    if (line && this.isLong) this.find(side === "row" ? "column" : "row", Math.max(strongest(line.values), 0));
     this.links.draw(line && !this.isLong ? (line.lines ?? [line]).flatMap((one, which) => this.linksOf(one, places[which] ?? place, scale)) : []);
   }
 

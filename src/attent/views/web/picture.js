@@ -4,7 +4,7 @@ import { legend, linked, overlay, scaleOf, share, token, topOf } from "./colours
 import { bitmap, element, moved } from "./elements.js";
 import { combined } from "./selection.js";
 import { latest } from "./state.js";
-import { short, visible } from "./words.js";
+import { short, strongest, visible } from "./words.js";
 
 // Pixels of the picture's longer side, and how opaque the overlay is at most.
 const SIDE = 400;
@@ -87,8 +87,8 @@ export class Picture {
     context.globalAlpha = 1;
     this.frame(context, across, tall, wide);
     const total = patches.reduce((sum, value) => sum + (value || 0), 0);
-    const [strongest] = linked(patches, scale, "row", this.place);
-    const where = strongest === undefined ? "; no patch stands out" : `; most in row ${Math.floor(strongest / across) + 1}, column ${(strongest % across) + 1}: ${short(patches[strongest])}`;
+    const most = linked(patches, scale, "row", this.place).length ? strongest(patches) : -1;
+    const where = most < 0 ? "; no patch stands out" : `; most in row ${Math.floor(most / across) + 1}, column ${(most % across) + 1}: ${short(patches[most])}`;
     this.readout.textContent = `${this.name}: ${short(total)} on the picture${where}`;
     this.legend.replaceChildren(...legend(scale, short(top)));
     this.canvas.setAttribute("aria-label", `Picture with ${down} by ${across} patches. Arrow keys choose a patch. ${this.readout.textContent}`);

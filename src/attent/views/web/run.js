@@ -7,7 +7,7 @@ import { Links } from "./links.js";
 import { isAnotherMap, latest } from "./state.js";
 import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
-import { areWords, bare, direction, headOf, listed, plain, visible } from "./words.js";
+import { areWords, bare, direction, headOf, listed, plain, strongest, visible } from "./words.js";
 
 // Where tokens come from one by one, what they are called together, and the group of maps that is shown between both texts.
 const STREAMS = {
@@ -216,7 +216,8 @@ export class Run {
     const own = this.written.list.children[place];
     // of the text alone, and not of one that is cut
     const others = weights && this.source.length <= MOST ? linked(weights, scale, "row", row).filter((other) => other < this.source.length) : [];
-    [...this.read.children].forEach((item, at) => item.classList.toggle("strongest", at === others[0]));
+    const key = weights && !uniformly(weights, scale, row) ? strongest(weights) : -1;
+    [...this.read.children].forEach((item, at) => item.classList.toggle("strongest", at === key));
     this.links.draw(others.map((other) => [this.read.children[other], own, thickness(weights, scale, other)]));
     this.said.replaceChildren("while writing ", element("bdi", { text: visible(step.said.piece) }));
     const labels = [...this.source, ...this.written.steps.map(({ said }) => said.piece)];

@@ -6,7 +6,7 @@ import { choice, element, tick } from "./elements.js";
 import { Pyramid, SIDE } from "./pyramid.js";
 import { mapTable, saving } from "./save.js";
 import { isAnotherMap } from "./state.js";
-import { fenced, number, ofHowMany } from "./words.js";
+import { fenced, number, ofHowMany, strongest } from "./words.js";
 import { Scale, spans } from "./zoom_scale.js";
 import { drawLabels, drawMark, drawNumbers, longestOf } from "./zoom_labels.js";
 import { listen } from "./zoom_hands.js";
@@ -111,9 +111,9 @@ export class Zoom {
     this.go([place, this.cell[1]]);
     const asked = Object.entries({ group, layer, head, place });
     this.source.row(group, layer, head, place).then(({ values }) => {
-      const top = topOf(values);
+      const key = strongest(values);
       // another row, or that of another map, may be looked at meanwhile
-      if (this.pyramid && top && asked.every(([name, value]) => this.state.values[name] === value)) this.go([place, values.findIndex((value) => Math.abs(value) === top)]);
+      if (this.pyramid && key >= 0 && asked.every(([name, value]) => this.state.values[name] === value)) this.go([place, key]);
     }, () => {});
   }
 

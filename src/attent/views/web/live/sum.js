@@ -1,9 +1,8 @@
 // A weight written out: the context that a word reads, α of one key from its score, and the score from query and key.
 
 import { dot } from "../formula/matrix.js";
-import { topOf } from "../colours.js";
 import { element } from "../elements.js";
-import { largest, short, visible } from "../words.js";
+import { largest, ranked, short, strongest, visible } from "../words.js";
 
 // Terms of a sum that are written; the others are counted.
 const TERMS = 6;
@@ -34,7 +33,7 @@ export class Sum {
     if (side !== "row") return this.output.replaceChildren();
     const { width, values } = this.source.matrix(group, layer, head);
     const weights = values.subarray(place * width, (place + 1) * width);
-    const key = cell?.[0] === place && cell[1] < width ? cell[1] : Math.max(weights.indexOf(topOf(weights)), 0);
+    const key = cell?.[0] === place && cell[1] < width ? cell[1] : Math.max(strongest(weights), 0);
     const rows = scene.texts[about.rows].labels;
     const columns = scene.texts[about.columns].labels;
     const lines = [this.context(rows[place], weights, columns)];
@@ -49,9 +48,9 @@ export class Sum {
 
   /** What a query reads: its values by their weights. */
   context(query, weights, labels) {
-    const places = largest(weights, TERMS);
+    const places = ranked(weights, TERMS);
     const rest = weights.filter((weight, place) => weight !== 0 && !places.includes(place));
-    const terms = added(places, (place) => [number(weights[place], "weight"), " v(", word(labels[place], "value"), ")"]);
+    const terms = added(places, (place) => [number(weights[place], "weight", fenced), " v(", word(labels[place], "value"), ")"]);
     const more = rest.length ? ` + ${rest.length} smaller, ${short(rest.reduce((sum, weight) => sum + weight, 0))} together` : "";
     return [word(query, "query"), " reads ", ...(terms.length ? terms : ["nothing: every key is hidden"]), more];
   }
@@ -67,7 +66,7 @@ function feature(value, weights) {
 function productsOf(left, right, [one, other]) {
   const places = largest(left.map((factor, place) => factor * right[place]), TERMS);
   const rest = left.filter((factor, place) => factor * right[place] !== 0 && !places.includes(place)).length;
-  return [...added(places, (place) => [number(left[place], one), "·", number(right[place], other)]), rest ? ` + ${rest} smaller` : ""];
+  return [...added(places, (place) => [number(left[place], one, fenced), "·", number(right[place], other, fenced)]), rest ? ` + ${rest} smaller` : ""];
 }
 
 function added(places, term) {
@@ -116,6 +115,6 @@ function word(label, role) {
   return element("bdi", { class: role, text: visible(label) });
 }
 
-function number(value, role) {
-  return element("span", { class: role, text: role === "weight" ? short(value) : fenced(value) });
+function number(value, role, write = short) {
+  return element("span", { class: role, text: write(value) });
 }
