@@ -141,13 +141,27 @@ def test_a_head_that_is_switched_off_changes_the_maps_as_in_python(file: Path, t
     for hidden, canvas in ((".head.off", ".head.off canvas"), (".zoom .frame", ".zoom .frame canvas")):
         assert page.locator(hidden).evaluate("(node) => getComputedStyle(node, '::after').content") == '"off"'
         assert page.locator(canvas).evaluate("(node) => getComputedStyle(node).opacity") == "0"
+    # nothing of it is drawn or said
+    for said, text in ((".answer .readout", ""), (".zoom .readout", ""), (".sum output", ": it adds nothing.")):
+        until(page, lambda said=said, text=text: page.inner_text(said) == f"head 1 is off{text}", said)
+    assert page.locator(".answer .links path, .read .strongest").count() == 0
+    assert page.locator(".read li").evaluate_all("(items) => items.every((item) => !item.style.background)")
     select_head(page, 1, 0)
+    until(page, lambda: page.inner_text(".answer .readout").endswith(" (head 0)"), "another head")
     for row, column in ((0, 3), (2, 1), (1, 6)):
         assert cell(page, row, column) == pytest.approx(weights[row, column].item(), abs=1e-4)
     select_head(page, 0, 1)
     page.click("text=switch on head 1")
     ended(page, written(translator, "bad cab")[0])
     assert not page.locator(".head.off").count()
+    # nor is anything of the attention of one text
+    page.click("text=encoder self-attention")
+    select_head(page, 0, 0)
+    until(page, lambda: page.locator(".tokens .links path").count() > 0, "links")
+    page.click("text=switch off head 0")
+    until(page, lambda: page.inner_text(".tokens .readout") == "head 0 is off", "a head less")
+    assert page.locator(".tokens .links path").count() == 0
+    assert page.locator(".tokens li[aria-selected='true']").count() == 1
 
 
 def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, window: Any) -> None:

@@ -172,6 +172,12 @@ export class Lines {
     this.once(Promise.resolve(found), (line) => { this.node.classList.remove("former"); this.mark(line); this.say(line); });
   }
 
+  /** That the head that is looked at is switched off; nothing if it is on. */
+  off() {
+    const { layer, head } = this.state.values;
+    return this.source.switches?.told(this.group().layers[layer], head) ?? "";
+  }
+
   /** Say what is wrong, with nothing left of what was looked at before. */
   fail(error) {
     this.node.classList.remove("former");
@@ -185,9 +191,10 @@ export class Lines {
     const { side, place, places } = this.state.values;
     const many = new Set(places);
     this.line = line;
+    const isOff = Boolean(this.off());
     const scale = scaleOf(this.group(), line ? topOf(line.values) : 1);
     for (const each of ["row", "column"]) {
-      const other = line && side !== each;
+      const other = line && side !== each && !isOff;
       for (const item of this.lists[each].tokens.children) {
         const here = Number(item.dataset.place);
         const chosen = Boolean(line) && side === each && (many.size ? many.has(here) : here === place);
@@ -199,7 +206,7 @@ export class Lines {
     }
     // of a long text, the strongest weight is brought into sight
     if (line && this.isLong) this.find(side === "row" ? "column" : "row", Math.max(strongest(line.values), 0));
-    this.links.draw(line && !this.isLong ? (line.lines ?? [line]).flatMap((one, which) => this.linksOf(one, places[which] ?? place, scale)) : []);
+    this.links.draw(line && !this.isLong && !isOff ? (line.lines ?? [line]).flatMap((one, which) => this.linksOf(one, places[which] ?? place, scale)) : []);
   }
 
   /** Links of the row or column of one token. */
@@ -237,7 +244,7 @@ export class Lines {
     const uniform = side === "row" && places.length < 2 ? uniformly(line.values, scaleOf(group), place) : "";
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
     const note = line.note ? ` (${line.note})` : "";
-    this.readout.textContent = uniform || `${side === "row" ? "to" : "from"} ${listed(line.values, labels)}${known}${note}${line.note && head === "mean" ? "" : headOf(head, group.heads)}`;
+    this.readout.textContent = this.off() || uniform || `${side === "row" ? "to" : "from"} ${listed(line.values, labels)}${known}${note}${line.note && head === "mean" ? "" : headOf(head, group.heads)}`;
   }
 
   /** The weights of what is selected, as rows of fields. */

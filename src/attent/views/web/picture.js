@@ -58,7 +58,12 @@ export class Picture {
     const several = side === "row" && places.length > 1;
     this.name = several ? `the ${this.state.values.combine} of ${places.length} words` : visible(rows[this.place]);
     this.node.classList.add("former");
-    this.once(several ? combined(this.source, this.state.values) : this.source.row(group.name, layer, head, this.place), (line) => { this.node.classList.remove("former"); this.line = line; this.draw(); });
+    this.once(several ? combined(this.source, this.state.values) : this.source.row(group.name, layer, head, this.place), (line) => {
+      this.node.classList.remove("former");
+      this.off = this.source.switches?.told(group.layers[layer], head) ?? "";
+      this.line = this.off ? { ...line, values: new Float32Array(line.values.length) } : line;
+      this.draw();
+    });
   }
 
   painted() {
@@ -89,7 +94,7 @@ export class Picture {
     const total = patches.reduce((sum, value) => sum + (value || 0), 0);
     const most = linked(patches, scale, "row", this.place).length ? strongest(patches) : -1;
     const where = most < 0 ? "; no patch stands out" : `; most in row ${Math.floor(most / across) + 1}, column ${(most % across) + 1}: ${short(patches[most])}`;
-    this.readout.textContent = `${this.name}: ${short(total)} on the picture${where}`;
+    this.readout.textContent = this.off || `${this.name}: ${short(total)} on the picture${where}`;
     this.legend.replaceChildren(...legend(scale, short(top)));
     this.canvas.setAttribute("aria-label", `Picture with ${down} by ${across} patches. Arrow keys choose a patch. ${this.readout.textContent}`);
   }

@@ -199,13 +199,22 @@ export class Run {
     const group = source?.number === this.scene && source.scene.groups.find((one) => one.name === state.values.group);
     const row = group ? this.rowOf(group, place) : null;
     const isShown = group && group.base === this.stream.group && row !== null;
+    const off = this.off();
     const weights = isShown ? source.row(group.name, state.values.layer, state.values.head, row).then(({ values }) => values) : Promise.resolve(step.weights);
     this.latest(weights, (found) => {
       // another text may have come meanwhile
-      if (this.written.steps[place] === step) this.show(place, found, isShown ? scaleOf(group, found ? topOf(found) : 1) : null, isShown ? headOf(state.values.head, group.heads) : "");
+      if (this.written.steps[place] === step) this.show(place, off ? null : found, isShown ? scaleOf(group, found ? topOf(found) : 1) : null, off || (isShown ? headOf(state.values.head, group.heads) : ""));
     });
   }
 
+  /** That the head that is shown between both texts is switched off; nothing if it is on. */
+  off() {
+    const { source, state } = this.viewed;
+    const group = source?.scene.groups.find(({ name, base }) => name === state.values.group && base === this.stream.group);
+    return group ? this.switches.told(group.layers[state.values.layer], state.values.head) : "";
+  }
+
+  /** The weights of a token that was written, by a scale, and of which head they are; of none, only what is said of the head. */
   show(place, weights, known, head) {
     const step = this.written.steps[place];
     const width = weights?.length ?? 1;
@@ -221,7 +230,7 @@ export class Run {
     this.links.draw(others.map((other) => [this.read.children[other], own, thickness(weights, scale, other)]));
     this.said.replaceChildren("while writing ", element("bdi", { text: visible(step.said.piece) }));
     const labels = [...this.source, ...this.written.steps.map(({ said }) => said.piece)];
-    this.readout.textContent = weights ? uniformly(weights, scale, row) || `to ${listed(weights, labels)}${head}` : "";
+    this.readout.textContent = weights ? uniformly(weights, scale, row) || `to ${listed(weights, labels)}${head}` : head;
   }
 
   /** The row of a group that is about a token that was written: behind those of the tokens read, where both are one text; null if it has none. */

@@ -250,7 +250,8 @@ export class Zoom {
       return first === last ? fenced(labels[first]) : `${fenced(labels[first])} … ${fenced(labels[last])}`;
     };
     const kind = ofHowMany(y * step, x * step, step, this.labels.rows.length, this.labels.columns.length, this.how);
-    this.readout.textContent = `${name(this.labels.rows, row)} → ${name(this.labels.columns, column)}: ${shown}${kind}${tile && !tile.exact ? ", of some rows" : ""}`;
+    const { layer, head } = this.state.values;
+    this.readout.textContent = this.source.switches?.told(this.group.layers[layer], head) || `${name(this.labels.rows, row)} → ${name(this.labels.columns, column)}: ${shown}${kind}${tile && !tile.exact ? ", of some rows" : ""}`;
     Object.assign(this.readout.dataset, { value: Number.isNaN(value) ? "" : String(value), row: spans(row, step, this.labels.rows.length)[0], column: spans(column, step, this.labels.columns.length)[0] });
     this.canvas.setAttribute("aria-label", `Matrix of ${this.group.title}: from the word of a row to that of a column. ${this.readout.textContent}`);
     const notes = [...new Set(there.map((one) => one.note).filter(Boolean))];

@@ -31,6 +31,8 @@ export class Sum {
     const { scene } = this.source;
     const about = scene.groups.find(({ name }) => name === group);
     if (side !== "row") return this.output.replaceChildren();
+    const off = this.source.switches?.told(about.layers[layer], head);
+    if (off) return this.output.replaceChildren(element("p", { text: `${off}: it adds nothing.` }));
     const { width, values } = this.source.matrix(group, layer, head);
     const weights = values.subarray(place * width, (place + 1) * width);
     const key = cell?.[0] === place && cell[1] < width ? cell[1] : Math.max(strongest(weights), 0);
