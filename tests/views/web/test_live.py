@@ -263,6 +263,40 @@ def test_the_strongest_key_is_that_of_the_largest_value_everywhere(file: Path, t
         assert re.search(rf" reads [\d.]+ v\({label}\) \+ ", reads)
 
 
+def test_the_marks_move_to_the_cell_that_is_selected(file: Path, translator: Any, window: Any) -> None:
+    page = window.open(file)
+    pieces = written(translator, "bad cab")[0]
+    ended(page, pieces)
+    select_head(page, 1, 1)
+    page.mouse.move(0, 0)
+    key = int(weights_of(translator, "bad cab")[1, 2].argmax())
+    others = [place for place in range(7) if place != key][:2]
+
+    def check(column: int) -> None:
+        until(page, lambda: page.evaluate(PLACES) == [2, column], f"the marks at {column}")
+        page.locator(f".zoom .readout[data-row='2'][data-column='{column}']").wait_for()
+        label = "bad cab"[column].replace(" ", "␣")
+        assert page.inner_text(".sum output p:nth-child(3)").startswith(f"α of {pieces[2]} → {label} = ")
+
+    # another row, then another column of it alone
+    for column in others:
+        cell(page, 2, column)
+        check(column)
+    # the cell stays while other tokens are passed over, and in another head
+    page.locator(".written button").nth(1).hover()
+    until(page, lambda: page.evaluate(PLACES)[0] == 1, "the token that is pointed at")
+    page.mouse.move(0, 0)
+    check(others[-1])
+    select_head(page, 1, 0)
+    page.mouse.move(0, 0)
+    check(others[-1])
+    select_head(page, 1, 1)
+    page.mouse.move(0, 0)
+    # a token that is selected has its strongest key again
+    page.locator(".written button").nth(2).focus()
+    check(key)
+
+
 def test_the_token_with_the_longest_link_is_selected_at_first(file: Path, translator: Any, window: Any) -> None:
     page = window.open(file)
     picked: list[tuple[int, int]] = []

@@ -141,7 +141,7 @@ export class Lines {
     if (how !== "range" || this.anchor?.side !== side || !mine.length) this.anchor = { side, place: how === "range" ? from : place };
     const places = selected(mine, this.anchor.place, place, how);
     this.choosing = true;
-    this.state.set({ side, place, places });
+    this.state.set({ side, place, places, cell: null });
     this.choosing = false;
   }
 

@@ -4,10 +4,11 @@ import { linked, scaleOf, share, thickness, tint, topOf, uniformly } from "./col
 import { element, ordered } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
 import { Links } from "./links.js";
+import { keyOf } from "./selection.js";
 import { isAnotherMap, latest } from "./state.js";
 import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
-import { areWords, bare, direction, headOf, listed, plain, strongest, visible } from "./words.js";
+import { areWords, bare, direction, headOf, listed, plain, visible } from "./words.js";
 
 // Where tokens come from one by one, what they are called together, and the group of maps that is shown between both texts.
 const STREAMS = {
@@ -107,7 +108,7 @@ export class Run {
     }
     this.viewed.state.follow(({ group, side, place }, changed) => {
       const shown = this.viewed.source?.scene.groups.find((one) => one.name === group);
-      const chosen = side === "row" && changed.has("place") && !this.isPointing ? this.placeOf(shown, place) : null;
+      const chosen = side === "row" && (changed.has("place") || changed.has("cell")) && !this.isPointing ? this.placeOf(shown, place) : null;
       if (chosen !== null) this.chosen = this.place = chosen;
       if (isAnotherMap(changed) && side === null) this.point(null, null);
       if (isAnotherMap(changed) || chosen !== null) this.shadeBy(this.place);
@@ -225,7 +226,8 @@ export class Run {
     const own = this.written.list.children[place];
     // of the text alone, and not of one that is cut
     const others = weights && this.source.length <= MOST ? linked(weights, scale, "row", row).filter((other) => other < this.source.length) : [];
-    const key = weights && !uniformly(weights, scale, row) ? strongest(weights) : -1;
+    const cell = known && this.viewed.state.values.cell;
+    const key = weights && (cell?.[0] === row || !uniformly(weights, scale, row)) ? keyOf(row, weights, cell) : -1;
     [...this.read.children].forEach((item, at) => item.classList.toggle("strongest", at === key));
     this.links.draw(others.map((other) => [this.read.children[other], own, thickness(weights, scale, other)]));
     this.said.replaceChildren("while writing ", element("bdi", { text: visible(step.said.piece) }));
@@ -278,7 +280,8 @@ export class Run {
     const row = this.rowOf(source.scene.groups.find((one) => one.name === state.values.group), shown);
     if (row === null) return;
     this.isPointing = true;
-    state.set({ side: "row", place: row });
+    // one that is passed over leaves the cell that is selected
+    state.set({ side: "row", place: row, ...(how === "choose" ? { cell: null } : {}) });
     this.isPointing = false;
   }
 

@@ -5,8 +5,9 @@ import { legend, onScheme, painted, scaleOf, shade, share, topOf } from "./colou
 import { choice, element, tick } from "./elements.js";
 import { Pyramid, SIDE } from "./pyramid.js";
 import { mapTable, saving } from "./save.js";
+import { keyOf } from "./selection.js";
 import { isAnotherMap } from "./state.js";
-import { fenced, number, ofHowMany, strongest } from "./words.js";
+import { fenced, number, ofHowMany } from "./words.js";
 import { Scale, spans } from "./zoom_scale.js";
 import { drawLabels, drawMark, drawNumbers, longestOf } from "./zoom_labels.js";
 import { listen } from "./zoom_hands.js";
@@ -39,7 +40,7 @@ export class Zoom {
     listen(this);
     state.follow((values, changed) => {
       if (isAnotherMap(changed)) this.open(changed.has("group"));
-      else if ((changed.has("side") || changed.has("place")) && values.side === "row" && !changed.has("cell")) this.follow(values);
+      else if (["side", "place", "cell"].some((name) => changed.has(name)) && values.side === "row") this.follow(values);
       else this.draw();
     });
     new ResizeObserver(() => { if (this.node.clientWidth !== this.width) this.resized(); }).observe(this.node);
@@ -106,12 +107,12 @@ export class Zoom {
     return row < 0 || column < 0 || row >= this.pyramid.height || column >= this.pyramid.width ? null : [row, column];
   }
 
-  /** Speak of the strongest weight of the row that is selected. */
-  follow({ group, layer, head, place }) {
-    this.go([place, this.cell[1]]);
-    const asked = Object.entries({ group, layer, head, place });
+  /** Speak of the cell that is selected, or of the strongest weight of the row that is. */
+  follow({ group, layer, head, place, cell }) {
+    this.go(cell?.[0] === place ? cell : [place, this.cell[1]]);
+    const asked = Object.entries({ group, layer, head, place, cell });
     this.source.row(group, layer, head, place).then(({ values }) => {
-      const key = strongest(values);
+      const key = keyOf(place, values, cell);
       // another row, or that of another map, may be looked at meanwhile
       if (this.pyramid && key >= 0 && asked.every(([name, value]) => this.state.values[name] === value)) this.go([place, key]);
     }, () => {});

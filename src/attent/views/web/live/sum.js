@@ -2,7 +2,8 @@
 
 import { dot } from "../formula/matrix.js";
 import { element } from "../elements.js";
-import { largest, ranked, short, strongest, visible } from "../words.js";
+import { keyOf } from "../selection.js";
+import { largest, ranked, short, visible } from "../words.js";
 
 // Terms of a sum that are written; the others are counted.
 const TERMS = 6;
@@ -35,7 +36,7 @@ export class Sum {
     if (off) return this.output.replaceChildren(element("p", { text: `${off}: it adds nothing.` }));
     const { width, values } = this.source.matrix(group, layer, head);
     const weights = values.subarray(place * width, (place + 1) * width);
-    const key = cell?.[0] === place && cell[1] < width ? cell[1] : Math.max(strongest(weights), 0);
+    const key = Math.max(keyOf(place, weights, cell), 0);
     const rows = scene.texts[about.rows].labels;
     const columns = scene.texts[about.columns].labels;
     const lines = [this.context(rows[place], weights, columns)];
