@@ -297,6 +297,50 @@ def test_the_marks_move_to_the_cell_that_is_selected(file: Path, translator: Any
     check(key)
 
 
+def test_the_selected_row_stays_when_the_formula_changes(file: Path, translator: Any, window: Any) -> None:
+    page = window.open(file)
+    pieces = written(translator, "bad cab")[0]
+    ended(page, pieces)
+    first, _ = page.evaluate(PLACES)
+
+    def change(label: str, name: str, mask: bool = False) -> list[int]:
+        page.get_by_label(label).select_option(name)
+        page.mouse.move(0, 0)
+        until(page, lambda: not page.locator(".former").count(), "the view")
+        until(page, lambda: page.locator(".written .shown").count() == 1, "a selected token")
+        return page.evaluate(PLACES)
+
+    # nothing was clicked: where the same token is written at the same place, it stays
+    stayed = []
+    for name in ("sparsemax", "entmax15", "top_k", "hard", "softmax"):
+        before = shown(page), page.evaluate(PLACES)[0]
+        now, _ = change("weights are the", name)
+        if shown(page)[before[1] : before[1] + 1] == before[0][before[1] : before[1] + 1]:
+            assert now == before[1]
+            stayed.append(name)
+    assert stayed
+    # the cell that is selected stays too
+    cell(page, 2, 3)
+    for label, name in (("each reads", "causal"), ("each reads", "none"), ("weights are the", "softmax")):
+        token = shown(page)[2]
+        selected = change(label, name)
+        if shown(page)[2] == token:
+            assert selected == [2, 3]
+    # of another text, the first choice
+    page.fill("#text", "a")
+    ended(page, written(translator, "a")[0])
+    page.fill("#text", "bad cab")
+    ended(page, pieces)
+    until(page, lambda: page.evaluate(PLACES)[0] == first, "the first choice")
+    # and the row of another attention, though other rows are more peaked now
+    page.click("text=encoder self-attention")
+    page.locator(".rows li").nth(4).click()
+    page.mouse.move(0, 0)
+    page.get_by_label("weights are the").select_option("sparsemax")
+    until(page, lambda: not page.locator(".former").count(), "the view")
+    page.locator(".rows li[data-place='4'][aria-selected='true']").wait_for()
+
+
 def test_the_token_with_the_longest_link_is_selected_at_first(file: Path, translator: Any, window: Any) -> None:
     page = window.open(file)
     picked: list[tuple[int, int]] = []

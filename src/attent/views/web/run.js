@@ -44,6 +44,8 @@ export class Run {
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     // the token of the answer whose weights are shown, and the one that is selected
     [this.place, this.chosen] = [0, null];
+    // whether the same is asked again, by another formula or with other heads, and the token that was selected before
+    [this.isAgain, this.kept] = [false, null];
     this.latest = latest((error) => {
       this.shade(null);
       this.links.draw([]);
@@ -68,6 +70,9 @@ export class Run {
 
   /** Ask for another text, or for the same with another beginning; what was asked before is not waited for. */
   async ask(asked) {
+    this.isAgain = asked === this.asked;
+    if (!this.isAgain) this.kept = null;
+    else if (this.chosen !== null) this.kept = { place: this.chosen, token: this.written.steps[this.chosen].said.token, cell: this.viewed.state?.values.cell };
     this.asked = asked;
     this.scene = null;
     this.request?.abort();
@@ -95,16 +100,18 @@ export class Run {
     for (const part of [this.answer, this.root]) part.classList.toggle("former", parts.includes(part));
   }
 
-  /** Show the maps of what is asked, and of a whole answer the most peaked token or that which the server names, unless another is selected. */
+  /** Show the maps of what is asked, and of a whole answer the token that was selected before, the one that the server names or the most peaked, unless another is selected. */
   async see(scene) {
     const { request } = this;
-    await this.viewed.open(scene);
+    await this.viewed.open(scene, this.isAgain);
     if (request !== this.request || !this.viewed.source) return;
     this.former();
     if (!this.writes) return;
     if (scene === this.scene && this.chosen === null && this.written.steps.length) {
       const tops = this.written.steps.map(({ weights }) => (weights?.length > 1 ? topOf(weights) : 0));
-      this.chosen = this.place = this.server.first?.(this.written.steps) ?? tops.indexOf(Math.max(...tops));
+      const kept = this.written.steps[this.kept?.place]?.said.token === this.kept?.token ? this.kept : null;
+      if (kept?.cell) this.viewed.state.set({ cell: kept.cell });
+      this.chosen = this.place = kept?.place ?? this.server.first?.(this.written.steps) ?? tops.indexOf(Math.max(...tops));
     }
     this.viewed.state.follow(({ group, side, place }, changed) => {
       const shown = this.viewed.source?.scene.groups.find((one) => one.name === group);
@@ -118,6 +125,7 @@ export class Run {
   /** Show nothing of a text that is there no more, and say what to type. */
   clear() {
     this.shadeNever();
+    this.chosen = null;
     this.former();
     for (const part of [this.read, this.found, this.said, this.readout]) part.replaceChildren();
     this.links.draw([]);
