@@ -169,6 +169,8 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     pieces = written(translator, "bad cab")[0]
     ended(page, pieces)
     page.get_by_label("weights are the").select_option("sparsemax")
+    # what the mask acts on is named
+    assert page.get_by_label("in self-attention, each reads").is_visible()
     swap(translator.model, normalizer="sparsemax")
     ended(page, written(translator, "bad cab")[0])
     select_head(page, 1, 1)
