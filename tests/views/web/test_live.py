@@ -65,7 +65,7 @@ def test_what_is_typed_is_translated_as_python_does(
     page.fill("#text", "abz")
     notice = page.locator(".notice")
     until(page, notice.count, "an unknown character")
-    assert notice.inner_text() == "Not known to this model: z; the rest is a guess."
+    assert notice.inner_text() == "not known to this model, so the rest is a guess: z"
     assert page.locator(".read .unknown").all_inner_texts() == ["z"]
     window.picture(page, f"live-{size[0]}", whole=True)
     assert window.requests == [file.as_uri()]

@@ -164,7 +164,7 @@ export class Run {
     }
     if (!end) throw new Error("the server ended the answer early");
     this.stop.hidden = true;
-    const notice = this.unknown.length ? [element("span", { class: "notice" }, "Not known to this model: ", ...isolated(plain(this.unknown)), "; the rest is a guess.")] : [];
+    const notice = this.unknown.length ? [element("span", { class: "notice" }, "not known to this model, so the rest is a guess: ", ...isolated(plain(this.unknown)))] : [];
     this.say([...notice, ...isolated([end.text || `The ${name} is empty.`]), this.without()]);
     this.scene = end.scene;
     return end.scene;
