@@ -387,6 +387,29 @@ def test_a_weight_is_written_out(file: Path, translator: Any, window: Any) -> No
     until(page, lambda: page.inner_text(".tokens .readout").endswith(" (head 0)"), "the name of the head")
 
 
+def test_a_selected_token_has_lines_for_all_weights_above_a_twentieth(file: Path, translator: Any, window: Any) -> None:
+    page = window.open(file)
+    pieces = written(translator, "bad cab")[0]
+    ended(page, pieces)
+    page.mouse.move(0, 0)
+    weights = weights_of(translator, "bad cab").mean(0)[: len(pieces)]
+    # those with the most such weights, of rows that are not nearly uniform
+    counts = (weights > 0.05).sum(-1) * (-(weights * weights.log()).sum(-1) < 0.97 * np.log(7))
+    rows = counts.argsort(descending=True)[:3].tolist()
+    assert counts[rows[0]] > 3
+    for row in rows:
+        page.locator(".written button").nth(row).focus()
+        until(page, lambda row=row: page.evaluate(PLACES)[0] == row, "the token that is selected")
+        lines = page.locator(".answer .links path")
+        until(page, lambda row=row, lines=lines: lines.count() == counts[row], f"{counts[row]} lines")
+    assert page.inner_text(".answer .about").endswith(" Lines: weights above 0.05.")
+    page.get_by_label("weights are the").select_option("identity")
+    until(page, lambda: " Lines: above a third of the largest in size" in page.inner_text(".answer .about"), "the rule")
+    page.click("text=encoder self-attention")
+    page.get_by_label("weights are the").select_option("softmax")
+    until(page, lambda: page.inner_text(".tokens .about") == "Lines: weights above 0.05.", "the rule of one text")
+
+
 @pytest.fixture(scope="module")
 def digits(trained: Any) -> Path:
     pytest.importorskip("sklearn", reason="scikit-learn is missing")

@@ -1,6 +1,6 @@
 // Both texts with links: the keys' text above, that of the queries below. Long texts are shaded, without links.
 
-import { linked, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
+import { linkedTo, ruleOf, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
 import { choice, element, moreBelow, moved, ordered } from "./elements.js";
 import { Links } from "./links.js";
 import { label, saving } from "./save.js";
@@ -28,10 +28,11 @@ export class Lines {
     this.lists = { column: list("column"), row: list("row") };
     this.said = element("h2", { class: "said" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
+    this.rule = element("p", { class: "about" });
     this.board = element("div", { class: "board" }, this.lists.column.box, this.lists.row.box);
     this.links = new Links(this.board);
     this.board.append(this.links.node);
-    this.node = element("section", { class: "tokens", "aria-label": "both texts" }, this.said, this.board, this.readout);
+    this.node = element("section", { class: "tokens", "aria-label": "both texts" }, this.said, this.board, this.readout, this.rule);
     this.combine = choice("several words:", [["sum", "their sum"], ["mean", "their mean"]], state.values.combine, (combine) => state.set({ combine }));
     this.further = element("div", {}, element("h3", { text: "Words" }), this.combine,
       element("p", { class: "about", text: "A click or Space selects a word, Ctrl (or a finger) adds one, Shift all up to one; Escape selects none." }),
@@ -206,6 +207,7 @@ export class Lines {
     }
     // of a long text, the strongest weight is brought into sight
     if (line && this.isLong) this.find(side === "row" ? "column" : "row", Math.max(strongest(line.values), 0));
+    this.rule.textContent = line && !this.isLong && !isOff ? ruleOf(scale) : "";
     this.links.draw(line && !this.isLong && !isOff ? (line.lines ?? [line]).flatMap((one, which) => this.linksOf(one, places[which] ?? place, scale)) : []);
   }
 
@@ -214,7 +216,7 @@ export class Lines {
     const { side } = this.state.values;
     const [mine, theirs] = side === "row" ? ["row", "column"] : ["column", "row"];
     const item = (which, at) => this.lists[which].tokens.children[at - this.starts[which]];
-    return linked(values, scale, side, place).map((other) => {
+    return linkedTo(values, scale, side, place).map((other) => {
       const ends = { [mine]: item(mine, place), [theirs]: item(theirs, other) };
       return [ends.column, ends.row, thickness(values, scale, other)];
     });

@@ -1,6 +1,6 @@
 // One run: what it makes of a text, as it makes it, and the weights while it writes each token.
 
-import { linked, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
+import { linkedTo, ruleOf, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
 import { element, ordered } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
 import { Links } from "./links.js";
@@ -59,7 +59,9 @@ export class Run {
     this.board.append(this.links.node);
     this.found = element("div", { class: "guesses" });
     this.root = element("div", { class: "view" });
-    const hint = element("p", { class: "about", text: `Select any part of the ${this.stream?.name} to replace it: the rest is rewritten.` });
+    // which weights have lines, where any can have one
+    this.rule = element("span");
+    const hint = element("p", { class: "about", text: `Select any part of the ${this.stream?.name} to replace it: the rest is rewritten. ` }, this.rule);
     this.answer = element("div", { class: "answer" }, ...(this.writes ? [this.said, this.board, this.readout, hint, this.written.menu] : [this.found]));
     this.node = element("section", { class: "run", "aria-label": about.name },
       ...(isOne ? [] : [element("h2", {}, element("bdi", { text: about.name }))]),
@@ -233,10 +235,11 @@ export class Run {
     this.written.select(place);
     const own = this.written.list.children[place];
     // of the text alone, and not of one that is cut
-    const others = weights && this.source.length <= MOST ? linked(weights, scale, "row", row).filter((other) => other < this.source.length) : [];
+    const others = weights && this.source.length <= MOST ? linkedTo(weights, scale, "row", row).filter((other) => other < this.source.length) : [];
     const cell = known && this.viewed.state.values.cell;
     const key = weights && (cell?.[0] === row || !uniformly(weights, scale, row)) ? keyOf(row, weights, cell) : -1;
     [...this.read.children].forEach((item, at) => item.classList.toggle("strongest", at === key));
+    this.rule.textContent = weights && this.source.length <= MOST && this.about.reads !== "pictures" ? ruleOf(scale) : "";
     this.links.draw(others.map((other) => [this.read.children[other], own, thickness(weights, scale, other)]));
     this.said.replaceChildren("while writing ", element("bdi", { text: visible(step.said.piece) }));
     const labels = [...this.source, ...this.written.steps.map(({ said }) => said.piece)];
