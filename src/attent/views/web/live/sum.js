@@ -32,8 +32,6 @@ export class Sum {
     const { scene } = this.source;
     const about = scene.groups.find(({ name }) => name === group);
     if (side !== "row") return this.output.replaceChildren();
-    const off = this.source.switches?.told(about.layers[layer], head);
-    if (off) return this.output.replaceChildren(element("p", { text: `${off}: it adds nothing.` }));
     const { width, values } = this.source.matrix(group, layer, head);
     const weights = values.subarray(place * width, (place + 1) * width);
     const key = Math.max(keyOf(place, weights, cell), 0);
