@@ -349,7 +349,7 @@ def test_texts_run_their_way(window: Any, translator: Translator, wait: Any) -> 
         tokens, text = written(hebrew, "אב ג7")
         # the model has learnt nothing, and may write nothing, or no letter
         text = text or "The translation is empty."
-        wait.ended(page, f"Not known to this model: 7; the rest is a guess.{text}")
+        wait.ended(page, f"not known to this model, so the rest is a guess: 7{text}")
         assert page.locator(".read").get_attribute("dir") == "rtl"
         first, second = (page.locator(".read li").nth(index).bounding_box() for index in (0, 1))
         assert second["x"] < first["x"]
@@ -360,7 +360,7 @@ def test_texts_run_their_way(window: Any, translator: Translator, wait: Any) -> 
         page.fill("#text", "77")
         wait.until(page, "document.querySelectorAll('.read li').length === 2")
         text = written(hebrew, "77")[1] or "The translation is empty."
-        wait.ended(page, f"Not known to this model: 7; the rest is a guess.{text}")
+        wait.ended(page, f"not known to this model, so the rest is a guess: 7{text}")
         assert page.locator(".read").get_attribute("dir") == "ltr"
         # while the server still answers what the page asks for
         window.check()

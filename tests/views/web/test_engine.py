@@ -286,6 +286,19 @@ def test_normalizer_temperature_and_mask_are_replaced() -> None:
         np.testing.assert_allclose(own, powers / powers.sum(-1, keepdims=True), atol=1e-5)
 
 
+def test_a_mask_is_added_to_self_attention_alone() -> None:
+    transformer = TransformerSettings(encoder_layers=1, decoder_layers=1, **SMALL)
+    for settings in (transformer, RnnSettings(width=14, embedding_width=10, attention="luong")):
+        question = {"call": "write", "input": "abcxj"}
+        pair = Pair(translator_run(settings))
+        masked, plain = pair.ask(question | {"options": {"mask": "causal"}}, question)
+        for name, maps in masked["maps"].items():
+            hidden = np.triu(np.ones(np.array(maps).shape[-2:]), 1) > 0
+            assert np.array(maps)[:, hidden].any() == name.startswith("cross"), name
+        if settings is not transformer:
+            np.testing.assert_array_equal(masked["maps"]["cross.0"], plain["maps"]["cross.0"])
+
+
 def test_a_weight_is_written_out() -> None:
     settings = TransformerSettings(encoder_layers=1, decoder_layers=2, **SMALL, position="rotary")
     pair = Pair(translator_run(settings))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from _live_page import cell, ended, select_head, shown, until, weights_of, written
 
 import attent
@@ -64,7 +63,7 @@ def test_what_is_typed_is_translated_as_python_does(
     page.fill("#text", "abz")
     notice = page.locator(".notice")
     until(page, notice.count, "an unknown character")
-    assert notice.inner_text() == "Not known to this model: z; the rest is a guess."
+    assert notice.inner_text() == "not known to this model, so the rest is a guess: z"
     assert page.locator(".read .unknown").all_inner_texts() == ["z"]
     window.picture(page, f"live-{size[0]}", whole=True)
     assert window.requests == [file.as_uri()]
@@ -128,13 +127,28 @@ def test_a_head_that_is_switched_off_changes_the_maps_as_in_python(file: Path, t
     for hidden, canvas in ((".head.off", ".head.off canvas"), (".zoom .frame", ".zoom .frame canvas")):
         assert page.locator(hidden).evaluate("(node) => getComputedStyle(node, '::after').content") == '"off"'
         assert page.locator(canvas).evaluate("(node) => getComputedStyle(node).opacity") == "0"
+    # nothing of it is drawn or said
+    for said in (".answer .readout", ".zoom .readout"):
+        until(page, lambda said=said: page.inner_text(said) == "head 1 is off", said)
+    assert page.locator(".sum").is_hidden()
+    assert page.locator(".answer .links path, .read .strongest").count() == 0
+    assert page.locator(".read li").evaluate_all("(items) => items.every((item) => !item.style.background)")
     select_head(page, 1, 0)
+    until(page, lambda: page.inner_text(".answer .readout").endswith(" (head 0)"), "another head")
     for row, column in ((0, 3), (2, 1), (1, 6)):
         assert cell(page, row, column) == pytest.approx(weights[row, column].item(), abs=1e-4)
     select_head(page, 0, 1)
     page.click("text=switch on head 1")
     ended(page, written(translator, "bad cab")[0])
     assert not page.locator(".head.off").count()
+    # nor is anything of the attention of one text
+    page.click("text=encoder self-attention")
+    select_head(page, 0, 0)
+    until(page, lambda: page.locator(".tokens .links path").count() > 0, "links")
+    page.click("text=switch off head 0")
+    until(page, lambda: page.inner_text(".tokens .readout") == "head 0 is off", "a head less")
+    assert page.locator(".tokens .links path").count() == 0
+    assert page.locator(".tokens li[aria-selected='true']").count() == 1
 
 
 def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, window: Any) -> None:
@@ -142,6 +156,8 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     pieces = written(translator, "bad cab")[0]
     ended(page, pieces)
     page.get_by_label("weights are the").select_option("sparsemax")
+    # what the mask acts on is named
+    assert page.get_by_label("in self-attention, each reads").is_visible()
     swap(translator.model, normalizer="sparsemax")
     ended(page, written(translator, "bad cab")[0])
     select_head(page, 1, 1)
@@ -176,26 +192,6 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     ended(page, pieces)
     assert page.get_by_label("weights are the").input_value() == "softmax"
     assert page.locator("text=as trained").is_hidden()
-
-
-# the places of the tokens that are marked as query and as key
-PLACES = """[['.written', '::after', '"query"'], ['.read', '::before', '"key"']].map(([list, part, name]) =>
-    [...document.querySelectorAll(list + ' li')].findIndex((item) => getComputedStyle(item, part).content === name))"""
-
-
-def test_the_token_with_the_longest_link_is_selected_at_first(file: Path, translator: Any, window: Any) -> None:
-    page = window.open(file)
-    picked: list[tuple[int, int]] = []
-    for text in ("bad cab", "dead bed", "abcde", "cab a bad"):
-        page.fill("#text", text)
-        ended(page, written(translator, text)[0])
-        tops, keys = (part[:-1] for part in weights_of(translator, text).mean(0).max(-1))
-        spans = tops * (keys - torch.arange(len(keys))).abs()
-        picked.append((int(spans.argmax()), int(tops.argmax())))
-        until(page, lambda: page.locator(".written .shown").count() == 1, "a selected token")
-        selected, strongest = page.evaluate(PLACES)
-        assert (selected, strongest) == (picked[-1][0], int(keys[selected]))
-    assert any(longest != most_peaked for longest, most_peaked in picked)
 
 
 def test_a_weight_is_written_out(file: Path, translator: Any, window: Any) -> None:

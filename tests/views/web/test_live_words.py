@@ -29,7 +29,10 @@ def test_the_words_of_a_small_vocabulary_are_listed_and_added_to_the_text(
     page = window.open(live(run, ["the dog"]))
     ended(page, written_words(translator, "the dog"))
     summary, words = page.locator(".known summary"), page.locator(".known button")
-    assert summary.inner_text() == "words that it knows (4)" and not words.first.is_visible()
+    assert summary.inner_text() == "This model knows 4 words" and not words.first.is_visible()
+    # it is text of the page's own size and color
+    style = "(node) => ['fontSize', 'color'].map((name) => getComputedStyle(node)[name])"
+    assert summary.evaluate(style) == page.locator("body").evaluate(style)
     summary.focus()
     for key in ("Enter", "Tab"):
         page.keyboard.press(key)
@@ -56,7 +59,7 @@ def test_unknown_words_are_named_on_a_line_before_the_translation_and_underlined
     page = window.open(live(run, [text]))
     ended(page, written_words(translator, text))
     notice, *translation = page.inner_text(".run .status").splitlines()
-    assert notice == "Not known to this model: my, red; the rest is a guess."
+    assert notice == "not known to this model, so the rest is a guess: my, red"
     assert translation == [translator.target_tokenizer.decode(written(translator, text)[1])]
     unknown = page.locator(".read .unknown")
     assert unknown.all_inner_texts() == ["my", "red", "my"]

@@ -8,6 +8,8 @@ const STEPS = 256;
 const [FEW, FULL, UNIFORM] = [32, 8, 0.98];
 // Links of a row, and the multiple of uniform that each exceeds.
 const [LINKS, LINKED] = [3, 1.5];
+// The weight from which a token that is selected has a link.
+const LEAST = 0.05;
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 let made = null;
 
@@ -121,6 +123,18 @@ export function thickness(values, scale, place) {
 export function tint(item, part) {
   const colour = part > 0.01 ? shade(part) : { background: "", text: "" };
   [item.style.background, item.style.color] = [colour.background, colour.text];
+}
+
+/** The places to which a token that is selected has links: those of all weights above 0.05, the strongest first, or of other numbers as `linked` has them. */
+export function linkedTo(values, scale, side, place) {
+  if (scale.ends[1] === null) return linked(values, scale, side, place);
+  if (side === "row" && uniformly(values, scale, place)) return [];
+  return [...values.keys()].filter((other) => values[other] > LEAST).sort((one, other) => values[other] - values[one]);
+}
+
+/** What is said of these links. */
+export function ruleOf(scale) {
+  return scale.ends[1] === null ? `Lines: above a third of the largest in size, ${LINKS} at most.` : `Lines: weights above ${LEAST}.`;
 }
 
 /** The places to which a row or a column has links: those of its strongest weights that stand out. */

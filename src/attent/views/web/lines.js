@@ -1,12 +1,12 @@
 // Both texts with links: the keys' text above, that of the queries below. Long texts are shaded, without links.
 
-import { linked, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
+import { linkedTo, ruleOf, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
 import { choice, element, moreBelow, moved, ordered } from "./elements.js";
 import { Links } from "./links.js";
 import { label, saving } from "./save.js";
 import { combined, MOST, selected, written } from "./selection.js";
 import { isAnotherMap, latest, NONE } from "./state.js";
-import { headOf, listed, largest, visible } from "./words.js";
+import { headOf, listed, strongest, visible } from "./words.js";
 
 // Longer texts scroll, without links; no more than so many tokens stand on the page at a time.
 const LONG = 80;
@@ -28,10 +28,11 @@ export class Lines {
     this.lists = { column: list("column"), row: list("row") };
     this.said = element("h2", { class: "said" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
+    this.rule = element("p", { class: "about" });
     this.board = element("div", { class: "board" }, this.lists.column.box, this.lists.row.box);
     this.links = new Links(this.board);
     this.board.append(this.links.node);
-    this.node = element("section", { class: "tokens", "aria-label": "both texts" }, this.said, this.board, this.readout);
+    this.node = element("section", { class: "tokens", "aria-label": "both texts" }, this.said, this.board, this.readout, this.rule);
     this.combine = choice("several words:", [["sum", "their sum"], ["mean", "their mean"]], state.values.combine, (combine) => state.set({ combine }));
     this.further = element("div", {}, element("h3", { text: "Words" }), this.combine,
       element("p", { class: "about", text: "A click or Space selects a word, Ctrl (or a finger) adds one, Shift all up to one; Escape selects none." }),
@@ -141,7 +142,7 @@ export class Lines {
     if (how !== "range" || this.anchor?.side !== side || !mine.length) this.anchor = { side, place: how === "range" ? from : place };
     const places = selected(mine, this.anchor.place, place, how);
     this.choosing = true;
-    this.state.set({ side, place, places });
+    this.state.set({ side, place, places, cell: null });
     this.choosing = false;
   }
 
@@ -172,6 +173,12 @@ export class Lines {
     this.once(Promise.resolve(found), (line) => { this.node.classList.remove("former"); this.mark(line); this.say(line); });
   }
 
+  /** That the head that is looked at is switched off; nothing if it is on. */
+  off() {
+    const { layer, head } = this.state.values;
+    return this.source.switches?.told(this.group().layers[layer], head) ?? "";
+  }
+
   /** Say what is wrong, with nothing left of what was looked at before. */
   fail(error) {
     this.node.classList.remove("former");
@@ -185,9 +192,10 @@ export class Lines {
     const { side, place, places } = this.state.values;
     const many = new Set(places);
     this.line = line;
+    const isOff = Boolean(this.off());
     const scale = scaleOf(this.group(), line ? topOf(line.values) : 1);
     for (const each of ["row", "column"]) {
-      const other = line && side !== each;
+      const other = line && side !== each && !isOff;
       for (const item of this.lists[each].tokens.children) {
         const here = Number(item.dataset.place);
         const chosen = Boolean(line) && side === each && (many.size ? many.has(here) : here === place);
@@ -198,8 +206,9 @@ export class Lines {
       this.reachable(each);
     }
     // of a long text, the strongest weight is brought into sight
-    if (line && this.isLong) this.find(side === "row" ? "column" : "row", largest(line.values, 1)[0] ?? 0);
-    this.links.draw(line && !this.isLong ? (line.lines ?? [line]).flatMap((one, which) => this.linksOf(one, places[which] ?? place, scale)) : []);
+    if (line && this.isLong) this.find(side === "row" ? "column" : "row", Math.max(strongest(line.values), 0));
+    this.rule.textContent = line && !this.isLong && !isOff ? ruleOf(scale) : "";
+    this.links.draw(line && !this.isLong && !isOff ? (line.lines ?? [line]).flatMap((one, which) => this.linksOf(one, places[which] ?? place, scale)) : []);
   }
 
   /** Links of the row or column of one token. */
@@ -207,7 +216,7 @@ export class Lines {
     const { side } = this.state.values;
     const [mine, theirs] = side === "row" ? ["row", "column"] : ["column", "row"];
     const item = (which, at) => this.lists[which].tokens.children[at - this.starts[which]];
-    return linked(values, scale, side, place).map((other) => {
+    return linkedTo(values, scale, side, place).map((other) => {
       const ends = { [mine]: item(mine, place), [theirs]: item(theirs, other) };
       return [ends.column, ends.row, thickness(values, scale, other)];
     });
@@ -237,7 +246,7 @@ export class Lines {
     const uniform = side === "row" && places.length < 2 ? uniformly(line.values, scaleOf(group), place) : "";
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
     const note = line.note ? ` (${line.note})` : "";
-    this.readout.textContent = uniform || `${side === "row" ? "to" : "from"} ${listed(line.values, labels)}${known}${note}${line.note && head === "mean" ? "" : headOf(head, group.heads)}`;
+    this.readout.textContent = this.off() || uniform || `${side === "row" ? "to" : "from"} ${listed(line.values, labels)}${known}${note}${line.note && head === "mean" ? "" : headOf(head, group.heads)}`;
   }
 
   /** The weights of what is selected, as rows of fields. */

@@ -4,7 +4,7 @@ import { legend, linked, overlay, scaleOf, share, token, topOf } from "./colours
 import { bitmap, element, moved } from "./elements.js";
 import { combined } from "./selection.js";
 import { latest } from "./state.js";
-import { short, visible } from "./words.js";
+import { short, strongest, visible } from "./words.js";
 
 // Pixels of the picture's longer side, and how opaque the overlay is at most.
 const SIDE = 400;
@@ -58,7 +58,12 @@ export class Picture {
     const several = side === "row" && places.length > 1;
     this.name = several ? `the ${this.state.values.combine} of ${places.length} words` : visible(rows[this.place]);
     this.node.classList.add("former");
-    this.once(several ? combined(this.source, this.state.values) : this.source.row(group.name, layer, head, this.place), (line) => { this.node.classList.remove("former"); this.line = line; this.draw(); });
+    this.once(several ? combined(this.source, this.state.values) : this.source.row(group.name, layer, head, this.place), (line) => {
+      this.node.classList.remove("former");
+      this.off = this.source.switches?.told(group.layers[layer], head) ?? "";
+      this.line = this.off ? { ...line, values: new Float32Array(line.values.length) } : line;
+      this.draw();
+    });
   }
 
   painted() {
@@ -87,9 +92,9 @@ export class Picture {
     context.globalAlpha = 1;
     this.frame(context, across, tall, wide);
     const total = patches.reduce((sum, value) => sum + (value || 0), 0);
-    const [strongest] = linked(patches, scale, "row", this.place);
-    const where = strongest === undefined ? "; no patch stands out" : `; most in row ${Math.floor(strongest / across) + 1}, column ${(strongest % across) + 1}: ${short(patches[strongest])}`;
-    this.readout.textContent = `${this.name}: ${short(total)} on the picture${where}`;
+    const most = linked(patches, scale, "row", this.place).length ? strongest(patches) : -1;
+    const where = most < 0 ? "; no patch stands out" : `; most in row ${Math.floor(most / across) + 1}, column ${(most % across) + 1}: ${short(patches[most])}`;
+    this.readout.textContent = this.off || `${this.name}: ${short(total)} on the picture${where}`;
     this.legend.replaceChildren(...legend(scale, short(top)));
     this.canvas.setAttribute("aria-label", `Picture with ${down} by ${across} patches. Arrow keys choose a patch. ${this.readout.textContent}`);
   }

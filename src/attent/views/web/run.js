@@ -1,9 +1,10 @@
 // One run: what it makes of a text, as it makes it, and the weights while it writes each token.
 
-import { linked, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
+import { linkedTo, ruleOf, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
 import { element, ordered } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
 import { Links } from "./links.js";
+import { keyOf } from "./selection.js";
 import { isAnotherMap, latest } from "./state.js";
 import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
@@ -43,6 +44,8 @@ export class Run {
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     // the token of the answer whose weights are shown, and the one that is selected
     [this.place, this.chosen] = [0, null];
+    // whether the same is asked again, by another formula or with other heads, and the token that was selected before
+    [this.isAgain, this.kept] = [false, null];
     this.latest = latest((error) => {
       this.shade(null);
       this.links.draw([]);
@@ -56,7 +59,9 @@ export class Run {
     this.board.append(this.links.node);
     this.found = element("div", { class: "guesses" });
     this.root = element("div", { class: "view" });
-    const hint = element("p", { class: "about", text: `Select any part of the ${this.stream?.name} to replace it: the rest is rewritten.` });
+    // which weights have lines, where any can have one
+    this.rule = element("span");
+    const hint = element("p", { class: "about", text: `Select any part of the ${this.stream?.name} to replace it: the rest is rewritten. ` }, this.rule);
     this.answer = element("div", { class: "answer" }, ...(this.writes ? [this.said, this.board, this.readout, hint, this.written.menu] : [this.found]));
     this.node = element("section", { class: "run", "aria-label": about.name },
       ...(isOne ? [] : [element("h2", {}, element("bdi", { text: about.name }))]),
@@ -67,6 +72,9 @@ export class Run {
 
   /** Ask for another text, or for the same with another beginning; what was asked before is not waited for. */
   async ask(asked) {
+    this.isAgain = asked === this.asked;
+    if (!this.isAgain) this.kept = null;
+    else if (this.chosen !== null) this.kept = { place: this.chosen, token: this.written.steps[this.chosen].said.token, cell: this.viewed.state?.values.cell };
     this.asked = asked;
     this.scene = null;
     this.request?.abort();
@@ -94,20 +102,22 @@ export class Run {
     for (const part of [this.answer, this.root]) part.classList.toggle("former", parts.includes(part));
   }
 
-  /** Show the maps of what is asked, and of a whole answer the most peaked token or that which the server names, unless another is selected. */
+  /** Show the maps of what is asked, and of a whole answer the token that was selected before, the one that the server names or the most peaked, unless another is selected. */
   async see(scene) {
     const { request } = this;
-    await this.viewed.open(scene);
+    await this.viewed.open(scene, this.isAgain);
     if (request !== this.request || !this.viewed.source) return;
     this.former();
     if (!this.writes) return;
     if (scene === this.scene && this.chosen === null && this.written.steps.length) {
       const tops = this.written.steps.map(({ weights }) => (weights?.length > 1 ? topOf(weights) : 0));
-      this.chosen = this.place = this.server.first?.(this.written.steps) ?? tops.indexOf(Math.max(...tops));
+      const kept = this.written.steps[this.kept?.place]?.said.token === this.kept?.token ? this.kept : null;
+      if (kept?.cell) this.viewed.state.set({ cell: kept.cell });
+      this.chosen = this.place = kept?.place ?? this.server.first?.(this.written.steps) ?? tops.indexOf(Math.max(...tops));
     }
     this.viewed.state.follow(({ group, side, place }, changed) => {
       const shown = this.viewed.source?.scene.groups.find((one) => one.name === group);
-      const chosen = side === "row" && changed.has("place") && !this.isPointing ? this.placeOf(shown, place) : null;
+      const chosen = side === "row" && (changed.has("place") || changed.has("cell")) && !this.isPointing ? this.placeOf(shown, place) : null;
       if (chosen !== null) this.chosen = this.place = chosen;
       if (isAnotherMap(changed) && side === null) this.point(null, null);
       if (isAnotherMap(changed) || chosen !== null) this.shadeBy(this.place);
@@ -117,6 +127,7 @@ export class Run {
   /** Show nothing of a text that is there no more, and say what to type. */
   clear() {
     this.shadeNever();
+    this.chosen = null;
     this.former();
     for (const part of [this.read, this.found, this.said, this.readout]) part.replaceChildren();
     this.links.draw([]);
@@ -155,7 +166,7 @@ export class Run {
     }
     if (!end) throw new Error("the server ended the answer early");
     this.stop.hidden = true;
-    const notice = this.unknown.length ? [element("span", { class: "notice" }, "Not known to this model: ", ...isolated(plain(this.unknown)), "; the rest is a guess.")] : [];
+    const notice = this.unknown.length ? [element("span", { class: "notice" }, "not known to this model, so the rest is a guess: ", ...isolated(plain(this.unknown)))] : [];
     this.say([...notice, ...isolated([end.text || `The ${name} is empty.`]), this.without()]);
     this.scene = end.scene;
     return end.scene;
@@ -199,13 +210,22 @@ export class Run {
     const group = source?.number === this.scene && source.scene.groups.find((one) => one.name === state.values.group);
     const row = group ? this.rowOf(group, place) : null;
     const isShown = group && group.base === this.stream.group && row !== null;
+    const off = this.off();
     const weights = isShown ? source.row(group.name, state.values.layer, state.values.head, row).then(({ values }) => values) : Promise.resolve(step.weights);
     this.latest(weights, (found) => {
       // another text may have come meanwhile
-      if (this.written.steps[place] === step) this.show(place, found, isShown ? scaleOf(group, found ? topOf(found) : 1) : null, isShown ? headOf(state.values.head, group.heads) : "");
+      if (this.written.steps[place] === step) this.show(place, off ? null : found, isShown ? scaleOf(group, found ? topOf(found) : 1) : null, off || (isShown ? headOf(state.values.head, group.heads) : ""));
     });
   }
 
+  /** That the head that is shown between both texts is switched off; nothing if it is on. */
+  off() {
+    const { source, state } = this.viewed;
+    const group = source?.scene.groups.find(({ name, base }) => name === state.values.group && base === this.stream.group);
+    return group ? this.switches.told(group.layers[state.values.layer], state.values.head) : "";
+  }
+
+  /** The weights of a token that was written, by a scale, and of which head they are; of none, only what is said of the head. */
   show(place, weights, known, head) {
     const step = this.written.steps[place];
     const width = weights?.length ?? 1;
@@ -215,12 +235,15 @@ export class Run {
     this.written.select(place);
     const own = this.written.list.children[place];
     // of the text alone, and not of one that is cut
-    const others = weights && this.source.length <= MOST ? linked(weights, scale, "row", row).filter((other) => other < this.source.length) : [];
-    [...this.read.children].forEach((item, at) => item.classList.toggle("strongest", at === others[0]));
+    const others = weights && this.source.length <= MOST ? linkedTo(weights, scale, "row", row).filter((other) => other < this.source.length) : [];
+    const cell = known && this.viewed.state.values.cell;
+    const key = weights && (cell?.[0] === row || !uniformly(weights, scale, row)) ? keyOf(row, weights, cell) : -1;
+    [...this.read.children].forEach((item, at) => item.classList.toggle("strongest", at === key));
+    this.rule.textContent = weights && this.source.length <= MOST && this.about.reads !== "pictures" ? ruleOf(scale) : "";
     this.links.draw(others.map((other) => [this.read.children[other], own, thickness(weights, scale, other)]));
     this.said.replaceChildren("while writing ", element("bdi", { text: visible(step.said.piece) }));
     const labels = [...this.source, ...this.written.steps.map(({ said }) => said.piece)];
-    this.readout.textContent = weights ? uniformly(weights, scale, row) || `to ${listed(weights, labels)}${head}` : "";
+    this.readout.textContent = weights ? uniformly(weights, scale, row) || `to ${listed(weights, labels)}${head}` : head;
   }
 
   /** The row of a group that is about a token that was written: behind those of the tokens read, where both are one text; null if it has none. */
@@ -268,7 +291,8 @@ export class Run {
     const row = this.rowOf(source.scene.groups.find((one) => one.name === state.values.group), shown);
     if (row === null) return;
     this.isPointing = true;
-    state.set({ side: "row", place: row });
+    // one that is passed over leaves the cell that is selected
+    state.set({ side: "row", place: row, ...(how === "choose" ? { cell: null } : {}) });
     this.isPointing = false;
   }
 

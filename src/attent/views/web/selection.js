@@ -1,6 +1,7 @@
 // Several tokens of one side: which, how they are written, and the sum or the mean of their rows or columns.
 
 import { NONE } from "./state.js";
+import { strongest } from "./words.js";
 
 /** Tokens that may be selected at a time. */
 export const MOST = 256;
@@ -15,6 +16,11 @@ export function selected(places, anchor, place, how) {
   const is = places.includes(place);
   if (how === "toggle") return is ? without(places, place) : sorted([...places, place].slice(0, MOST));
   return is && places.length === 1 ? NONE : [place];
+}
+
+/** The key of a row that is spoken of: that of the cell that was selected in it, or else the strongest of its values; -1 if there is none. */
+export function keyOf(row, values, cell) {
+  return cell?.[0] === row && cell[1] < values.length ? cell[1] : strongest(values);
 }
 
 /** Places as text: 1,3-5. */

@@ -15,6 +15,11 @@ export class Switches {
     return this.find(module, head) >= 0;
   }
 
+  /** That a head is switched off; nothing of one that is on. */
+  told(module, head) {
+    return this.has(module, head) ? `head ${head} is off` : "";
+  }
+
   toggle(module, head) {
     const place = this.find(module, head);
     if (place < 0) this.off.push({ module, head });

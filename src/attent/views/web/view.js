@@ -70,7 +70,7 @@ function offerGroups(box, scene, group, state) {
         const shown = scene.groups.find((other) => other.name === state.values.group);
         const next = measured(scene, one.name, remembered(shown.measure));
         state.set({
-          group: next.name, side: null, place: null,
+          group: next.name, side: null, place: null, cell: null,
           layer: Math.min(state.values.layer, next.layers.length - 1),
           head: state.values.head === "mean" ? (next.heads > 1 ? "mean" : 0) : Math.min(state.values.head, next.heads - 1),
         });

@@ -23,8 +23,8 @@ export class Viewed {
     this.ending = new AbortController();
   }
 
-  /** Show a scene by its number, unless another is asked for before it is there. */
-  async open(number) {
+  /** Show a scene by its number, unless another is asked for before it is there; what is selected stays if the same text is asked again. */
+  async open(number, isAgain = false) {
     const turn = ++this.turn;
     let source;
     try {
@@ -36,6 +36,7 @@ export class Viewed {
       return;
     }
     if (turn !== this.turn) return;
+    const held = isAgain ? this.held(source.scene) : {};
     this.close();
     this.ending = new AbortController();
     Object.assign(source, { switches: this.switches, isTold: this.isTold });
@@ -45,10 +46,22 @@ export class Viewed {
     // once: what is chosen later goes on by itself, and a group that the address names may come with the next scene
     const asked = this.hasRead ? {} : readAddress(source, this.which);
     this.hasRead ||= Object.keys(asked).length > 0 || !isAddressed(this.which);
-    this.state = show(this.root, source, { ...begin(groups, this.state?.values), ...asked }, this.ending.signal, this.which);
+    this.state = show(this.root, source, { ...begin(groups, this.state?.values), ...held, ...asked }, this.ending.signal, this.which);
     this.source = source;
     this.root.dataset.title = source.scene.title;
     if (focused) this.root.querySelectorAll(focused[0])[focused[1]]?.focus({ preventScroll: true });
+  }
+
+  /** What is selected in the view that is shown, if a scene has it: the same places with the same tokens, of texts that are not shown elsewhere. */
+  held(scene) {
+    if (!this.source) return {};
+    const { group, side, place, places, cell } = this.state.values;
+    const [before, now] = [this.source.scene, scene].map(({ groups, texts }) => {
+      const found = groups.find(({ name }) => name === group);
+      return found && { group: found, labels: texts[found[side === "column" ? "columns" : "rows"]].labels };
+    });
+    const isThere = side !== null && now && !this.isTold?.(now.group) && [place, ...places].every((one) => one < now.labels.length && now.labels[one] === before.labels[one]);
+    return isThere ? { side, place, places, cell } : {};
   }
 
   /** Show nothing; what was chosen is kept for the next. */

@@ -104,9 +104,21 @@ export function largest(values, count) {
   return places.slice(0, count).filter((place) => Math.abs(values[place]) * 100 >= Math.abs(values[places[0]]));
 }
 
-/** The largest weights with their labels, the largest first. */
+/** The place of the largest value, which is the strongest key of a row; zeros, which hidden keys have, and what is not known are left out. -1 if there is none. */
+export function strongest(values) {
+  return values.reduce((top, value, place) => (value && (top < 0 || value > values[top]) ? place : top), -1);
+}
+
+/** The largest of some values as `largest` chooses them, and the strongest among them: the strongest first, negative ones last. */
+export function ranked(values, count) {
+  const [places, top] = [largest(values, count), strongest(values)];
+  if (top >= 0 && !places.includes(top)) places.splice(count - 1, 1, top);
+  return places.sort((one, other) => values[other] - values[one]);
+}
+
+/** The largest weights with their labels, the strongest first. */
 export function listed(values, labels) {
-  return largest(values, 5).map((place) => `${fenced(labels[place])} ${short(values[place])}`).join(" · ") || "nothing";
+  return ranked(values, 5).map((place) => `${fenced(labels[place])} ${short(values[place])}`).join(" · ") || "nothing";
 }
 
 /** Which head a map is of, or that it is the mean of all; nothing where there is one head. */

@@ -5,6 +5,7 @@ import { legend, onScheme, painted, scaleOf, shade, share, topOf } from "./colou
 import { choice, element, tick } from "./elements.js";
 import { Pyramid, SIDE } from "./pyramid.js";
 import { mapTable, saving } from "./save.js";
+import { keyOf } from "./selection.js";
 import { isAnotherMap } from "./state.js";
 import { fenced, number, ofHowMany } from "./words.js";
 import { Scale, spans } from "./zoom_scale.js";
@@ -39,7 +40,7 @@ export class Zoom {
     listen(this);
     state.follow((values, changed) => {
       if (isAnotherMap(changed)) this.open(changed.has("group"));
-      else if ((changed.has("side") || changed.has("place")) && values.side === "row" && !changed.has("cell")) this.follow(values);
+      else if (["side", "place", "cell"].some((name) => changed.has(name)) && values.side === "row") this.follow(values);
       else this.draw();
     });
     new ResizeObserver(() => { if (this.node.clientWidth !== this.width) this.resized(); }).observe(this.node);
@@ -106,14 +107,14 @@ export class Zoom {
     return row < 0 || column < 0 || row >= this.pyramid.height || column >= this.pyramid.width ? null : [row, column];
   }
 
-  /** Speak of the strongest weight of the row that is selected. */
-  follow({ group, layer, head, place }) {
-    this.go([place, this.cell[1]]);
-    const asked = Object.entries({ group, layer, head, place });
+  /** Speak of the cell that is selected, or of the strongest weight of the row that is. */
+  follow({ group, layer, head, place, cell }) {
+    this.go(cell?.[0] === place ? cell : [place, this.cell[1]]);
+    const asked = Object.entries({ group, layer, head, place, cell });
     this.source.row(group, layer, head, place).then(({ values }) => {
-      const top = topOf(values);
+      const key = keyOf(place, values, cell);
       // another row, or that of another map, may be looked at meanwhile
-      if (this.pyramid && top && asked.every(([name, value]) => this.state.values[name] === value)) this.go([place, values.findIndex((value) => Math.abs(value) === top)]);
+      if (this.pyramid && key >= 0 && asked.every(([name, value]) => this.state.values[name] === value)) this.go([place, key]);
     }, () => {});
   }
 
@@ -250,7 +251,8 @@ export class Zoom {
       return first === last ? fenced(labels[first]) : `${fenced(labels[first])} … ${fenced(labels[last])}`;
     };
     const kind = ofHowMany(y * step, x * step, step, this.labels.rows.length, this.labels.columns.length, this.how);
-    this.readout.textContent = `${name(this.labels.rows, row)} → ${name(this.labels.columns, column)}: ${shown}${kind}${tile && !tile.exact ? ", of some rows" : ""}`;
+    const { layer, head } = this.state.values;
+    this.readout.textContent = this.source.switches?.told(this.group.layers[layer], head) || `${name(this.labels.rows, row)} → ${name(this.labels.columns, column)}: ${shown}${kind}${tile && !tile.exact ? ", of some rows" : ""}`;
     Object.assign(this.readout.dataset, { value: Number.isNaN(value) ? "" : String(value), row: spans(row, step, this.labels.rows.length)[0], column: spans(column, step, this.labels.columns.length)[0] });
     this.canvas.setAttribute("aria-label", `Matrix of ${this.group.title}: from the word of a row to that of a column. ${this.readout.textContent}`);
     const notes = [...new Set(there.map((one) => one.note).filter(Boolean))];

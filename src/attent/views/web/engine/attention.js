@@ -35,11 +35,12 @@ export class State {
     });
     if (!this.records.has(path)) this.records.set(path, []);
     const heads = this.records.get(path);
-    heads[head] ??= { kept, query: new Growing(query.columns), scores: [], weights: [] };
+    heads[head] ??= { kept, query: new Growing(query.columns), scores: [], weights: [], factors: [] };
     heads[head].query.append(query);
     for (let row = 0; row < query.rows; row++) {
       heads[head].scores.push(scores.row(row));
       heads[head].weights.push(weights.row(row));
+      heads[head].factors.push(weighting && ((key) => weighting(start + row, key)));
     }
     return this.off.has(`${path} ${head}`) ? new Matrix(context.rows, context.columns) : context;
   }

@@ -190,6 +190,11 @@ class Engine {
     return { query, key: kept.keys, value: kept.values, scores: stacked(scores, count, -Infinity), weights: stacked(weights, count) };
   }
 
+  /** What multiplies the weights of each row of a head: a function of the key, or null. */
+  factors(state, group, layer, head) {
+    return state.records.get(this.pathOf(group, layer))[head].factors;
+  }
+
   pathOf(group, layer) {
     return this.groups.find(({ name }) => name === group).layers[layer];
   }

@@ -90,7 +90,7 @@ export class Rnn {
 
   context(query, state) {
     const more = local(this.settings, this.local, query, state.sourceLength, state.length);
-    return state.attend(PATH, 0, rowOf(query), state.source, { score: this.score.score, normalizer: this.settings.normalizer, start: state.length, ...more }).row(0);
+    return state.attend(PATH, 0, rowOf(query), state.source, { score: this.score.score, normalizer: this.settings.normalizer, start: state.length, isMasked: false, ...more }).row(0);
   }
 
   /** tanh(W [features] + b) */

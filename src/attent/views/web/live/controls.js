@@ -15,7 +15,7 @@ export function controls(engine, options, change) {
     on: { input: () => { options.temperature = 2 ** (slider.value / EACH); changed(); } },
   });
   const normalizer = choice("weights are the", engine.normalizers.map((name) => [name, NORMALIZERS[name] ?? name]), engine.normalizer, (name) => { options.normalizer = name; changed(); });
-  const mask = choice("each reads", engine.masks.map((name) => [name, NAMES[name] ?? name]), "none", (name) => { options.mask = name === "none" ? null : name; changed(); });
+  const mask = choice("in self-attention, each reads", engine.masks.map((name) => [name, NAMES[name] ?? name]), "none", (name) => { options.mask = name === "none" ? null : name; changed(); });
   const reset = element("button", { type: "button", text: "as trained", hidden: true, on: { click: () => {
     for (const name of Object.keys(options)) delete options[name];
     slider.value = 0;

@@ -77,7 +77,7 @@ function known({ isOfWords, entries }, add) {
   if (!words.length || words.length > WORDS) return [];
   const buttons = words.map((word, place) => element("button", { type: "button", tabindex: place ? -1 : 0, on: { click: () => add(word) } }, element("bdi", { text: visible(bare(word)) })));
   const list = element("div", { class: "options", role: "group", "aria-label": "words; select one to add it to the text", on: { keydown: (event) => rove(event, buttons) } }, ...buttons);
-  return [element("details", { class: "known" }, element("summary", { text: `words that it knows (${words.length})` }), list)];
+  return [element("details", { class: "known" }, element("summary", { text: `This model knows ${words.length} words` }), list)];
 }
 
 /** How many tokens are written at most. */

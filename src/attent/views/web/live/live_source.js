@@ -56,9 +56,10 @@ export class LiveSource extends EmbeddedSource {
     return this.picture.rgb;
   }
 
-  /** Queries, keys, values, scores and weights of one head. */
+  /** Queries, keys, values, scores and weights of one head, and what multiplies the weights of each row. */
   parts(group, layer, head) {
-    return this.engine.parts(this.state, group, layer, head);
+    const where = [this.state, group, layer, head];
+    return { ...this.engine.parts(...where), factors: this.engine.factors(...where) };
   }
 
   /** What a view shows below the matrix. */

@@ -1,9 +1,9 @@
 // A weight written out: the context that a word reads, α of one key from its score, and the score from query and key.
 
 import { dot } from "../formula/matrix.js";
-import { topOf } from "../colours.js";
 import { element } from "../elements.js";
-import { largest, short, visible } from "../words.js";
+import { keyOf } from "../selection.js";
+import { largest, ranked, short, visible } from "../words.js";
 
 // Terms of a sum that are written; the others are counted.
 const TERMS = 6;
@@ -15,6 +15,8 @@ const NORMALIZED = {
   sigmoid: "the sigmoid of the score alone: a row does not sum to 1",
   identity: "the score itself, which is no weight: it can be negative",
 };
+// How a weight is computed from its score and those of its row, of the normalizers for which that is one term.
+const FORMULAS = { softmax: softmaxOf, sigmoid: (score) => `1 / (1 + exp(−${fenced(score)})) = ` };
 // How far a product may be from the score that it is said to be.
 const NEAR = 1e-3;
 
@@ -32,7 +34,7 @@ export class Sum {
     if (side !== "row") return this.output.replaceChildren();
     const { width, values } = this.source.matrix(group, layer, head);
     const weights = values.subarray(place * width, (place + 1) * width);
-    const key = cell?.[0] === place && cell[1] < width ? cell[1] : Math.max(weights.indexOf(topOf(weights)), 0);
+    const key = Math.max(keyOf(place, weights, cell), 0);
     const rows = scene.texts[about.rows].labels;
     const columns = scene.texts[about.columns].labels;
     const lines = [this.context(rows[place], weights, columns)];
@@ -47,9 +49,9 @@ export class Sum {
 
   /** What a query reads: its values by their weights. */
   context(query, weights, labels) {
-    const places = largest(weights, TERMS);
+    const places = ranked(weights, TERMS);
     const rest = weights.filter((weight, place) => weight !== 0 && !places.includes(place));
-    const terms = added(places, (place) => [number(weights[place], "weight"), " v(", word(labels[place], "value"), ")"]);
+    const terms = added(places, (place) => [number(weights[place], "weight", fenced), " v(", word(labels[place], "value"), ")"]);
     const more = rest.length ? ` + ${rest.length} smaller, ${short(rest.reduce((sum, weight) => sum + weight, 0))} together` : "";
     return [word(query, "query"), " reads ", ...(terms.length ? terms : ["nothing: every key is hidden"]), more];
   }
@@ -65,7 +67,7 @@ function feature(value, weights) {
 function productsOf(left, right, [one, other]) {
   const places = largest(left.map((factor, place) => factor * right[place]), TERMS);
   const rest = left.filter((factor, place) => factor * right[place] !== 0 && !places.includes(place)).length;
-  return [...added(places, (place) => [number(left[place], one), "·", number(right[place], other)]), rest ? ` + ${rest} smaller` : ""];
+  return [...added(places, (place) => [number(left[place], one, fenced), "·", number(right[place], other, fenced)]), rest ? ` + ${rest} smaller` : ""];
 }
 
 function added(places, term) {
@@ -73,12 +75,11 @@ function added(places, term) {
 }
 
 /** The weight of a key from the scores of its row, and its score from the products of query and key. */
-function written({ query, key, scores, weights }, row, column, name, normalizer) {
+function written({ query, key, scores, weights, factors }, row, column, name, normalizer) {
   const own = scores.row(row);
-  const weight = weights.at(row, column);
-  const seen = own.filter((score) => score !== -Infinity);
   if (own[column] === -Infinity) return [["α of ", ...name(), " = ", number(0, "weight"), ": the mask hides it."]];
-  const lines = [["α of ", ...name(), " = ", ...softmaxOf(seen, own[column], weight), number(weight, "weight"), `: ${NORMALIZED[normalizer] ?? `the ${normalizer} of the scores of its row`}`]];
+  const lines = [["α of ", ...name(), " = ", formula(normalizer, own, column, factors[row]?.(column)), number(weights.at(row, column), "weight"),
+    `: ${NORMALIZED[normalizer] ?? `the ${normalizer} of the scores of its row`}${factors[row] ? ", times a Gaussian of the distance to the predicted position" : ""}`]];
   const score = ["score of ", ...name(), " = "];
   const product = query.columns === key.columns ? dot(query.row(row), key.row(column)) : NaN;
   const factor = own[column] / product;
@@ -87,13 +88,17 @@ function written({ query, key, scores, weights }, row, column, name, normalizer)
   return [...lines, [...score, `${short(factor)} · (`, ...products, ") = ", short(own[column])]];
 }
 
-/** exp s / Σ exp, where the weight is that. */
-function softmaxOf(scores, score, weight) {
+/** The formula of a normalizer with the numbers of one key, times a factor if the weights have one; nothing where it is not one term. */
+function formula(normalizer, scores, column, factor) {
+  const text = FORMULAS[normalizer]?.(scores[column], scores) ?? "";
+  return text && factor !== undefined ? `${text.slice(0, -3)} · ${short(factor)} = ` : text;
+}
+
+/** exp s / Σ exp; a score that the mask hides adds nothing. */
+function softmaxOf(score, scores) {
   const top = Math.max(...scores);
   const total = scores.reduce((sum, one) => sum + Math.exp(one - top), 0);
-  const power = Math.exp(score - top);
-  if (Math.abs(power / total - weight) > NEAR) return [];
-  return [`exp(${short(score)} − ${fenced(top)}) / Σ exp(s − ${fenced(top)}) = ${short(power)} / ${short(total)} = `];
+  return `exp(${short(score)} − ${fenced(top)}) / Σ exp(s − ${fenced(top)}) = ${short(Math.exp(score - top))} / ${short(total)} = `;
 }
 
 /** Whether all scores of a row are its products with the keys times one factor. */
@@ -111,6 +116,6 @@ function word(label, role) {
   return element("bdi", { class: role, text: visible(label) });
 }
 
-function number(value, role) {
-  return element("span", { class: role, text: role === "weight" ? short(value) : fenced(value) });
+function number(value, role, write = short) {
+  return element("span", { class: role, text: write(value) });
 }
