@@ -1,14 +1,15 @@
 // One run: what it makes of a text, as it makes it, and the weights while it writes each token.
 
 import { linkedTo, ruleOf, scaleOf, share, thickness, tint, topOf, uniformly } from "./colours.js";
-import { element, ordered } from "./elements.js";
+import { element } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
 import { Links } from "./links.js";
+import { best, isolated, listTokens, without, withoutSpaces } from "./reading.js";
 import { keyOf } from "./selection.js";
 import { isAnotherMap, latest } from "./state.js";
 import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
-import { areWords, bare, direction, headOf, listed, plain, visible } from "./words.js";
+import { areWords, headOf, listed, plain, visible } from "./words.js";
 
 // Where tokens come from one by one, what they are called together, and the group of maps that is shown between both texts.
 const STREAMS = {
@@ -167,7 +168,7 @@ export class Run {
     if (!end) throw new Error("the server ended the answer early");
     this.stop.hidden = true;
     const notice = this.unknown.length ? [element("span", { class: "notice" }, "not known to this model, so the rest is a guess: ", ...isolated(plain(this.unknown)))] : [];
-    this.say([...notice, ...isolated([end.text || `The ${name} is empty.`]), this.without()]);
+    this.say([...notice, ...isolated([end.text || `The ${name} is empty.`]), without(this.switches.off)]);
     this.scene = end.scene;
     return end.scene;
   }
@@ -182,10 +183,10 @@ export class Run {
     this.former(this.root);
     if (this.about.task === "fill-mask") {
       this.found.replaceChildren(...found.blanks.map((blank, place) => best(`blank ${place + 1}`, blank.guesses.map(({ word, probability }) => [word, probability]))));
-      this.say([...(found.unknown.length ? ["Not known to this model: ", ...isolated(found.unknown)] : []), this.without()]);
+      this.say([...(found.unknown.length ? ["Not known to this model: ", ...isolated(found.unknown)] : []), without(this.switches.off)]);
     } else {
       this.found.replaceChildren(best("classes", found.best.map(({ label, probability }) => [label, probability])));
-      this.say(this.without());
+      this.say(without(this.switches.off));
     }
     return found.scene;
   }
@@ -266,13 +267,7 @@ export class Run {
     };
     if (this.shaded !== this.source || !this.read.children.length) {
       this.shaded = this.source;
-      const shown = this.source.slice(0, MOST);
-      this.read.replaceChildren(...shown.map((label, place) => element("li", this.isUnknown[place] ? { class: "unknown", title: "not known to this model" } : {}, element("bdi", { text: visible(label) }))));
-      ordered(this.read, shown, direction(this.source));
-      const more = this.source.length - MOST;
-      const rest = element("li", { class: "rest", dir: "ltr", text: `… and ${more.toLocaleString("en")} more` });
-      rest.style.order = String(MOST);
-      if (more > 0) this.read.append(rest);
+      listTokens(this.read, this.source, this.isUnknown, MOST);
     }
     [...this.read.children].slice(0, MOST).forEach((item, place) => paint(item, weights?.[place] ?? 0));
     [...this.written.list.children].forEach((item, place) => paint(item, weights?.[this.source.length + place] ?? 0));
@@ -296,31 +291,9 @@ export class Run {
     this.isPointing = false;
   }
 
-  /** How many heads are switched off, if any are. */
-  without() {
-    const { length } = this.switches.off;
-    return length ? ` (without ${length} ${length > 1 ? "heads" : "head"})` : "";
-  }
-
   /** `said` is a text, or several and elements that hold them. */
   say(said, wrong = false) {
     this.status.replaceChildren(...[said].flat());
     this.status.classList.toggle("wrong", wrong);
   }
-}
-
-/** A step whose pieces are whole words, without the space before each. */
-function withoutSpaces(step) {
-  const without = (candidate) => ({ ...candidate, piece: bare(candidate.piece) });
-  return { ...step, said: without(step.said), best: step.best.map(without) };
-}
-
-/** Texts with commas between them, each of which may run the other way. */
-function isolated(texts) {
-  return texts.flatMap((text, place) => [...(place ? [", "] : []), element("bdi", { text })]);
-}
-
-function best(title, pairs) {
-  const items = pairs.map(([name, chance]) => element("li", {}, element("bdi", { text: visible(name) }), element("span", { text: `${(100 * chance).toFixed(2)} %` })));
-  return element("div", {}, element("h3", { text: title }), element("ol", {}, ...items));
 }
