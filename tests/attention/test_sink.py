@@ -124,6 +124,21 @@ def test_modules_learn_sinks() -> None:
     torch.testing.assert_close(weights.dense(), scores.exp() / (1 + scores.exp().sum(-1, keepdim=True)))
 
 
+def test_maps_say_that_their_rows_sum_to_less_than_one() -> None:
+    query, key, value, sink = drawn()
+    key, value = key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)
+    _, maps = attent.attend(query, key, value, sink=sink, return_map=True)
+    assert str(maps).endswith("normalizer=Softmax, with a sink)")
+    with pytest.raises(
+        ArgumentError, match="the entropy requires a distribution, which Softmax with a sink weights are"
+    ):
+        maps.entropy()
+    with pytest.raises(
+        ArgumentError, match="the rollout requires a distribution, which Softmax with a sink weights are"
+    ):
+        attent.attention.rollout([attent.attend(query, query, query, sink=sink, return_map=True)[1]], [0])
+
+
 def test_what_is_no_sink_is_refused() -> None:
     query, key, value, sink = drawn()
     for wrong in (sink[:3], sink[None], 0.0, torch.zeros(4, dtype=torch.int64)):

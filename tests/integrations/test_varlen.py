@@ -124,5 +124,8 @@ def test_what_does_not_fit_is_refused() -> None:
     for wrong in ([5], [7], [7, -1]):
         with pytest.raises(ShapeError, match="the sequences of query must begin at 0, ascend and end at 6"):
             varlen_attn(query, key, value, starts(wrong), starts([6]), 6, 6, enable_gqa=True)
-    with pytest.raises(ImplementationError, match="no block_table"):
-        flash_attn_varlen_func(query, key, value, starts([6]), starts([6]), 6, 6, block_table=[[0]])
+    with pytest.raises(ShapeError, match="the sequences of key must begin at 0, ascend and end at 5"):
+        varlen_attn(query, key[:5], value[:5], starts([6]), None, 6, 6, enable_gqa=True)
+    for name, option in (("block_table", torch.zeros(2, 2)), ("return_attn_probs", True), ("scal", 0.5)):
+        with pytest.raises(ImplementationError, match=f"no {name}"):
+            flash_attn_varlen_func(query, key, value, starts([6]), starts([6]), 6, 6, **{name: option})

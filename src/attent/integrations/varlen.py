@@ -19,6 +19,9 @@ from attent.errors import ImplementationError, ShapeError
 
 __all__ = ["flash_attn_varlen_func", "varlen_attn"]
 
+# Options that change no number here.
+FOR_SPEED = ("deterministic", "num_splits")
+
 
 def varlen_attn(
     query: Tensor,
@@ -128,13 +131,18 @@ def _attend(
     slopes: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    for name in ("return_aux", "return_attn_probs", "block_table"):
-        if options.get(name):
+    for name, option in options.items():
+        # a tensor has no truth value
+        if name not in FOR_SPEED and option is not None and option is not False:
             raise ImplementationError(f"packed batches have no {name} here")
-    for name, tensor, cumulative in (("query", query, starts), ("key", key, key_starts)):
-        ends = None if cumulative is None else (int(cumulative[0]), int(cumulative[-1]), int(cumulative.diff().min()))
-        if ends is not None and (ends[:2] != (0, len(tensor)) or ends[2] < 0):
-            raise ShapeError(f"the sequences of {name} must begin at 0, ascend and end at {len(tensor)}, got {ends[1]}")
+    for name, tensor, cumulative in (
+        ("query", query, starts),
+        ("key", key, starts if key_starts is None else key_starts),
+    ):
+        if (int(cumulative[0]), int(cumulative[-1])) != (0, len(tensor)) or bool((cumulative.diff() < 0).any()):
+            raise ShapeError(
+                f"the sequences of {name} must begin at 0, ascend and end at {len(tensor)}, got {int(cumulative[-1])}"
+            )
     mask, position, sequence = key_ranges(starts, key_starts, window, used)
     context = attend(
         *(tensor.transpose(0, 1)[None] for tensor in (query, key, value)),

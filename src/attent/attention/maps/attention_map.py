@@ -68,8 +68,10 @@ class AttentionMap(LazyMatrix):
 
     @property
     def kind(self) -> str:
-        """The name of the weighting, or, without one, of the normalizer."""
-        return type(self.call.weighting or self.call.normalizer).__name__
+        """The name of the weighting, or, without one, of the normalizer, and whether it has a sink."""
+        return type(self.call.weighting or self.call.normalizer).__name__ + (
+            " with a sink" if self.call.sink is not None else ""
+        )
 
     def detach(self) -> AttentionMap:
         """Return the map without its graph."""
@@ -264,7 +266,7 @@ class AttentionMap(LazyMatrix):
         call = self.call
         return (
             f"AttentionMap(shape={self.shape}, score={type(call.score).__name__}, "
-            f"normalizer={type(call.normalizer).__name__})"
+            f"normalizer={type(call.normalizer).__name__}{'' if call.sink is None else ', with a sink'})"
         )
 
     def _reduced(
