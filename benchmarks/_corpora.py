@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from comparison.length import MULTI30K, read_captions
 
-from attent.comparison.length import MULTI30K, read_captions
 from attent.errors import ArgumentError, DataError
 from attent.text import tokenizers
 from attent.text.batches import Bitext

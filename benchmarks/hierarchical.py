@@ -21,11 +21,11 @@ from random import Random
 from typing import Any
 
 from _sides import show
+from comparison import trainings
+from comparison.results import EXACT_MATCH, RESAMPLES, Estimate, Figure, ModelComparison, Point, Series, estimate
+from comparison.trainings import TrainingPlan
 
 from attent.benchmark.report import Column, Report, ResultTable, machine_info
-from attent.comparison import trainings
-from attent.comparison.results import EXACT_MATCH, RESAMPLES, Estimate, Figure, ModelComparison, Point, Series, estimate
-from attent.comparison.trainings import TrainingPlan
 from attent.devices import limit_threads
 from attent.runs.durable import write_text
 from attent.tasks.settings import RunSettings

@@ -23,11 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from _sides import show
-
-from attent.benchmark.report import Column, Report, ResultTable, machine_info
-from attent.comparison import trainings
-from attent.comparison.length import MULTI30K, read_captions
-from attent.comparison.results import (
+from comparison import trainings
+from comparison.length import MULTI30K, read_captions
+from comparison.results import (
     BLEU_OF_WORDS,
     EXACT_MATCH,
     RESAMPLES,
@@ -38,7 +36,9 @@ from attent.comparison.results import (
     Series,
     estimate,
 )
-from attent.comparison.trainings import TrainingPlan
+from comparison.trainings import TrainingPlan
+
+from attent.benchmark.report import Column, Report, ResultTable, machine_info
 from attent.devices import limit_threads
 from attent.runs.durable import LOG
 from attent.tasks.dates import DatesSettings

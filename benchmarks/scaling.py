@@ -20,9 +20,9 @@ from pathlib import Path
 import _corpora as corpora
 import _training
 import torch
+from comparison.results import COLORS, DASHES, MARKERS
 
 from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info
-from attent.comparison.results import COLORS, DASHES, MARKERS
 from attent.devices import limit_heap_fragmentation
 from attent.models.settings import TRANSFORMER_PRESETS
 from attent.text import tokenizers

@@ -4,7 +4,7 @@
                       [--seeds 1]
 
 The first two, gradients and speed, are measured without training, in seconds and in about two minutes; the others are
-trainings on dates of at most 2 minutes each, which are resumed after an interruption like those of `attent compare`.
+trainings on dates of at most 2 minutes each, resumed after an interruption like those of `scripts/bench compare`.
 Tables are printed to standard output and also written to OUT, with figures and JSON: to why.md, or to why-PART.md if
 only some parts are measured.
 """
@@ -24,16 +24,16 @@ from typing import Any
 import numpy as np
 import torch
 from _sides import Work, show
+from comparison import trainings
+from comparison.parts import judge
+from comparison.results import Figure, ModelComparison, Point, Series
+from comparison.trainings import Options, Say, TrainingPlan
 from torch import Tensor, nn
 
 from attent.attention import attend
 from attent.attention.capture.watch import watch
 from attent.attention.multihead import MultiHeadAttention
 from attent.benchmark.report import Column, Report, ResultTable, machine_info, three_digits
-from attent.comparison import trainings
-from attent.comparison.parts import judge
-from attent.comparison.results import Figure, ModelComparison, Point, Series
-from attent.comparison.trainings import Options, Say, TrainingPlan
 from attent.devices import limit_threads
 from attent.models.build import build
 from attent.models.settings import ModelSettings, RnnSettings, TransformerSettings

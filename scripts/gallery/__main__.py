@@ -51,7 +51,7 @@ def plates(data: Path, runs: Path, compared: Path) -> Mapping[str, Callable[[], 
     Args:
         data: the folder of corpora.
         runs: the folder of trained runs; missing runs are trained.
-        compared: the JSON of `attent compare length`; if it is missing, a short comparison is run.
+        compared: the JSON of `scripts/bench compare length`; if it is missing, a short comparison is run.
     """
     encoder = cache(Encoder)
     captions = cache(partial(elsewhere.captions, data))
@@ -84,7 +84,7 @@ def main(
     ] = DATA,
     runs: Annotated[Path, typer.Option(help="Trained runs; missing ones are trained, which takes minutes.")] = RUNS,
     compared: Annotated[
-        Path, typer.Option(help="JSON of `attent compare length`; without it a short comparison is run.")
+        Path, typer.Option(help="JSON of `scripts/bench compare length`; without it a short comparison is run.")
     ] = COMPARED,
 ) -> None:
     """Draw every plate into docs/gallery, and write docs/gallery.md."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from comparison.results import COLORS
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from attent.comparison.results import COLORS
 from attent.views.palette import color, color_map
 from attent.views.picture import drawable, fonts
 

@@ -1,4 +1,4 @@
-"""Quality by the length of the source, as `attent compare length` measures it."""
+"""Quality by the length of the source, as `scripts/bench compare length` measures it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attent.comparison.length import compare
-from attent.comparison.results import COLORS, DASHES, MARKERS
-from attent.comparison.trainings import Options
+from comparison.length import compare
+from comparison.results import COLORS, DASHES, MARKERS
+from comparison.trainings import Options
+
 from attent.errors import DataError
 from gallery.drawing import plain, sheet
 from gallery.plates import Plate, Words
@@ -58,7 +59,8 @@ def plate(values: Mapping[str, Any]) -> Plate:
         Words(
             "Quality by source length",
             "Lines of quality by source length, one for each model, each within a band; a panel for each corpus.",
-            f"`attent compare length`: {_trained(values)}. Bands contain 95 % of resamples of the test sentences.",
+            f"`scripts/bench compare length`: {_trained(values)}. "
+            "Bands contain 95 % of resamples of the test sentences.",
             " ".join(_describe(figure) for figure in figures),
             "That the fastest learner is best in the end, or that the gap is the same at any size and budget: these "
             "are small models, trained briefly with the same settings. The bands show how much the sentences matter, "

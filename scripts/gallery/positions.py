@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from comparison.results import COLORS, DASHES
 from matplotlib.colors import LinearSegmentedColormap
 
 from attent.attention.positions.sinusoidal import waves
-from attent.comparison.results import COLORS, DASHES
 from attent.views.palette import color
 from gallery.drawing import GRAY, KEY, QUERY, plain, sheet
 from gallery.plates import Plate, Words

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _corpora import bitext, load_pairs, synthetic_pairs
+from comparison.length import MULTI30K
 
-from attent.comparison.length import MULTI30K
 from attent.errors import ArgumentError
 from attent.text.text import Pair
 

@@ -9,7 +9,7 @@ import pytest
 
 COMMANDS = {
     "wlak": "No such command 'wlak'",
-    "compare how": "No such command 'how'",
+    "data how": "No such command 'how'",
     "describe nowhere": "nowhere is not a run folder",
     "quantize .": "is not a run folder",
     "data stories --out new --kinds four": "unknown kind of question 'four'",
@@ -132,16 +132,6 @@ JUDGING = {
     "ablate RUN lines.txt --target lines.txt --metric accuracy": "'accuracy' (known: bleu, loss)",
     "ablate RUN nowhere --target lines.txt": "nowhere cannot be read: No such file or directory",
     "ablate GENERATING lines.txt --target a": "--target is for a run that translates",
-    "compare length --models rnn --out new": "unknown model 'rnn'",
-    "compare length --out .": "is not empty and contains no comparison",
-    "compare scores --scores ''": "names to compare must be separated by commas, got ''",
-    "compare scores --scores local": "unknown score 'local'",
-    "compare scores --scores no_such_module:Part --out new": "score 'no_such_module:Part' cannot be imported",
-    "compare scores --minutes 0": "--minutes must be > 0, got 0",
-    "compare scores --valid pairs.tsv --out new": "--valid goes with --train",
-    "compare scores --train - --out new": "a comparison reads its pairs for each training",
-    "compare scores --train no.tsv --out new": "no.tsv cannot be read",
-    "compare normalizers --normalizers soft --out new": "unknown normalizer 'soft'; did you mean 'softmax'?",
 }
 
 LOOKING = {

@@ -78,7 +78,7 @@ def test_a_run_of_a_few_updates_is_drawn(tmp_path: Path) -> None:
 
 @pytest.fixture
 def values() -> dict[str, Any]:
-    """Two models on dates, as `attent compare length` writes them."""
+    """Two models on dates, as `scripts/bench compare length` writes them."""
     lines = {"RNN, fixed vector": (90.0, 20.0), "Transformer": (95.0, 96.0)}
     series = [
         {"name": name, "points": [{"x": x, "y": y, "low": y - 2, "high": y + 2, "by_seed": [y]} for x, y in points]}

@@ -8,7 +8,7 @@ import torch
 import why
 from why import alternate, compare, gradient_norms, random_entropy, random_gradient, step_times, steps_in_a_row
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
+from comparison.results import BLEU_OF_WORDS, EXACT_MATCH, estimate
 
-from attent.comparison.results import BLEU_OF_WORDS, EXACT_MATCH, estimate
 from attent.tasks.translation.evaluation import bleu
 
 TRANSLATIONS = ["a man rides a horse .", "two dogs play in the snow .", "a girl", "the sea"] * 5

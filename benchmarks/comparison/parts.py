@@ -10,9 +10,17 @@ from attent.attention import choices
 from attent.attention.normalizers import NORMALIZERS
 from attent.attention.scores import SCORES
 from attent.benchmark.report import Column, Report, ResultTable, machine_info
-from attent.comparison import trainings
-from attent.comparison.length import OUTCOME_COLUMNS, mean_outcome, seeds_title
-from attent.comparison.results import (
+from attent.errors import ArgumentError
+from attent.tasks.dates.corpus import HELD_OUT_COMBINATIONS, HELD_OUT_DATES
+from attent.tasks.settings import RunSettings
+from attent.tasks.translation.task import MAX_TRANSLATED
+from attent.text.corpus import pair_corpus
+from attent.text.settings import TextSettings
+from attent.text.text import Pair
+from attent.training.progress import Progress
+from comparison import trainings
+from comparison.length import OUTCOME_COLUMNS, mean_outcome, seeds_title
+from comparison.results import (
     BLEU,
     EXACT_MATCH,
     RESAMPLES,
@@ -24,15 +32,7 @@ from attent.comparison.results import (
     Series,
     estimate,
 )
-from attent.comparison.trainings import Options, Say, TrainingPlan
-from attent.errors import ArgumentError
-from attent.tasks.dates.corpus import HELD_OUT_COMBINATIONS, HELD_OUT_DATES
-from attent.tasks.settings import RunSettings
-from attent.tasks.translation.task import MAX_TRANSLATED
-from attent.text.corpus import pair_corpus
-from attent.text.settings import TextSettings
-from attent.text.text import Pair
-from attent.training.progress import Progress
+from comparison.trainings import Options, Say, TrainingPlan
 
 UPDATES, MINUTES, SEEDS = 1200, 3.0, 1
 # Luong's local attention, to a window of the source, here with the score "general".

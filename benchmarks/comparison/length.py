@@ -12,8 +12,15 @@ from typing import Any
 import numpy as np
 
 from attent.benchmark.report import Column, Report, ResultTable, machine_info
-from attent.comparison import trainings
-from attent.comparison.results import (
+from attent.errors import ArgumentError
+from attent.runs.durable import write_text
+from attent.tasks.dates import DatesSettings, dates
+from attent.tasks.dates.corpus import HELD_OUT_DATES
+from attent.text.readers import read_parallel
+from attent.text.text import Pair, ReadReport
+from attent.training.progress import Progress
+from comparison import trainings
+from comparison.results import (
     BLEU_OF_WORDS,
     EXACT_MATCH,
     RESAMPLES,
@@ -24,14 +31,7 @@ from attent.comparison.results import (
     Series,
     estimate,
 )
-from attent.comparison.trainings import MODELS, TITLES, Options, Say, TrainingPlan
-from attent.errors import ArgumentError
-from attent.runs.durable import write_text
-from attent.tasks.dates import DatesSettings, dates
-from attent.tasks.dates.corpus import HELD_OUT_DATES
-from attent.text.readers import read_parallel
-from attent.text.text import Pair, ReadReport
-from attent.training.progress import Progress
+from comparison.trainings import MODELS, TITLES, Options, Say, TrainingPlan
 
 UPDATES, MINUTES_ON_DATES, MINUTES_ON_CAPTIONS, SEEDS = 1000, 3.0, 5.0, 2
 # The minimum number of sentences in a range of lengths.

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from comparison import trainings
+from comparison.trainings import Options
 
-from attent.comparison import trainings
-from attent.comparison.trainings import Options
 from attent.models.build import build
 from attent.models.settings import TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter

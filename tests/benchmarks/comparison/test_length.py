@@ -5,9 +5,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-
-from attent.comparison import trainings
-from attent.comparison.length import (
+from comparison import trainings
+from comparison.length import (
     MAX_JOINED,
     MIN_SENTENCES,
     MULTI30K,
@@ -17,6 +16,7 @@ from attent.comparison.length import (
     join_dates,
     length_ranges,
 )
+
 from attent.errors import ArgumentError
 from attent.runs.config import read_config
 from attent.tasks.dates import DatesSettings

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from comparison import trainings
+from comparison.trainings import MODELS, TrainingPlan, claim, outcome, select, train, translate
 
-from attent.comparison import trainings
-from attent.comparison.trainings import MODELS, TrainingPlan, claim, outcome, select, train, translate
 from attent.errors import ArgumentError, RunError, UnknownNameError
 from attent.models.build import build
 from attent.runs.config import read_config

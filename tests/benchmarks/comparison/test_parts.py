@@ -3,10 +3,10 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from comparison import trainings
+from comparison.parts import ALL_NORMALIZERS, ALL_SCORES, compare
 
 from attent import registry
-from attent.comparison import trainings
-from attent.comparison.parts import ALL_NORMALIZERS, ALL_SCORES, compare
 from attent.errors import ArgumentError, DataError, UnknownNameError
 
 OWN = """
