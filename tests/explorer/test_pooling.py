@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attent.attention.attend import attend
 from attent.attention.masks import Causal
-from attent.explorer.pooling import BlockPooler, block_count, mean_over_heads
+from attent.explorer.tiles import BlockPooler, block_count, mean_over_heads
 
 METHODS = ("mean", "max")
 

@@ -15,9 +15,8 @@ from attent.attention.attend import attend
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, UnknownNameError
 from attent.explorer import tiles as tiles_file
-from attent.explorer.pooling import block_count
 from attent.explorer.scheduler import LRUCache, Scheduler
-from attent.explorer.tiles import HeadView, TilePyramid, sampled_head_statistics
+from attent.explorer.tiles import HeadView, TilePyramid, block_count, sampled_head_statistics
 from attent.views.scene import LayerWeights
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from attent.search.settings import GenerationSettings, SearchSettings
     from attent.tasks.loading import StoredRun
     from attent.tasks.pretrained import PretrainedModel
+    from attent.tasks.text_generation.continuation import ContinuesText
 
 Tool = TypeVar("Tool")
 Settings = TypeVar("Settings")
@@ -190,7 +191,29 @@ class PretrainedLoading(Loading):
         from attent.tasks.pretrained import find, load
 
         folder = find(model, download=self.download)
-        return None if folder is None else load(folder, device)
+        return None if folder is None else load(folder, device, **self._types())
+
+    def generator(self, model: Path) -> ContinuesText:
+        """Return the language model in a run folder or a Hugging Face folder, or of a name.
+
+        Raises:
+            ArgumentError, DeviceError, RunError: as of `tool` and `pretrained`, or it does not generate text.
+        """
+        from attent.tasks.text_generation.continuation import ContinuesText
+        from attent.tasks.text_generation.text_generator import load
+
+        pretrained = self.pretrained(model)
+        if pretrained is None:
+            return self.tool(model, load)
+        if not isinstance(pretrained, ContinuesText):
+            name = type(pretrained.model).__name__
+            raise ArgumentError(f"{name} does not generate text; use a model whose class ends in ForCausalLM")
+        return pretrained
+
+
+@dataclass(frozen=True)
+class TypedPretrainedLoading(TypedLoading, PretrainedLoading):
+    """Options for loading runs and Hugging Face models, with the data type of the weights."""
 
 
 def known_language(code: str | None) -> str | None:

@@ -257,9 +257,9 @@ class Explorer:
         steps = iter(generation)
         while (step := now(lambda: next(steps, None))) is not None:
             length = prompt_length + len(generation.tokens)
-            weights = now(partial(_last_row, generation.map, length, request.view))
-            # the weights on BOS and the prompt only
-            yield _token_event(step, None if weights is None else weights[: prompt_length + 1])
+            weights = now(partial(_last_row, generation.last_maps, length, request.view))
+            # the weights on the prompt only, and what comes before it
+            yield _token_event(step, None if weights is None else weights[: len(generation.labels)])
         text, length = request.text + generation.continuation, prompt_length + len(generation.tokens)
         scene = self._add_scene(request.run, now, generation.map, length, text)
         yield {"kind": "end", "scene": scene, "text": text, "tokens": generation.tokens}

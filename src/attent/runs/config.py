@@ -204,7 +204,7 @@ def read_config(path: Path | str) -> RunConfig:
         takes = (
             "convert it with attent import"
             if content.get("model_type") in IMPORTED
-            else "use it with attent show, explore or fill"
+            else "use it with attent show, explore, fill or generate"
         )
         raise RunError(f"{path} is a Hugging Face model, not a run folder: {takes}")
     if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] < 1:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from attent.explorer.explorer import TranslateRequest
 from attent.explorer.server import ExploreServer
 
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
@@ -29,6 +30,69 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers.BertForMaskedLM(config).save_pretrained(folder)
     transformers.BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)}).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small Qwen 3."""
+    transformers: Any = pytest.importorskip("transformers", reason="transformers is not installed")
+    folder = tmp_path_factory.mktemp("models") / "qwen"
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None, "max_position_embeddings": 32}
+    config = transformers.Qwen3Config(vocab_size=len(WORDS), head_dim=6, intermediate_size=5, **sizes, **ids)
+    transformers.Qwen3ForCausalLM(config).save_pretrained(folder)
+    vocabulary = {word: number for number, word in enumerate(WORDS)}
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(folder)
+    return folder
+
+
+def test_a_language_model_continues_a_text(attent, refused, language_model: Path, folder: Path, tmp_path: Path) -> None:
+    done = attent("generate", language_model, "the dog", "--max-new-tokens", 5)
+    assert (done.code, done.err) == (0, [])
+    words = done.out[0].split()
+    assert words[:2] == ["the", "dog"]
+    (text,) = map(json.loads, attent("generate", language_model, "the dog", "--max-new-tokens", 5, "--json").out)
+    assert text["text"] == done.out[0]
+    drawn = attent("generate", language_model, "the dog", "--max-new-tokens", 5, "--copies", 3, "--seed", 1).out
+    assert len(drawn) == 3
+    done = attent("show", language_model, "the dog", "--generate", 5, "--out", tmp_path / "page.html")
+    assert (done.code, done.out[0]) == (0, "model.layers.1.self_attn, mean over 4 heads")
+    assert [line.split()[0] for line in done.out if "│" in line][:2] == words[:2]
+    assert f"<title>{text['text']}</title>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "BertForMaskedLM does not generate text" in refused("generate", folder, "the dog")
+    assert "BertForMaskedLM does not generate text" in refused("show", folder, "the dog", "--generate", 3)
+    assert "--translation or --generate" in refused("show", folder, "a", "--generate", 3, "--translation", "b")
+    assert "float32 or bfloat16" in refused("generate", language_model, "the dog", "--dtype", "int8")
+
+
+def test_a_language_model_is_explored_as_a_run(
+    attent, refused, language_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Any] = []
+
+    def generate(server: ExploreServer) -> None:
+        head = {"group": "self", "layer": 1, "head": 2}
+        off = [{"module": "model.layers.0.self_attn", "head": 1}]
+        for request in ({}, {"prefix": [6]}, {"off": off}):
+            asked = TranslateRequest.model_validate({"text": "the dog", "where": head, **request})
+            events.append([*server.explorer.generate(asked)])
+
+    monkeypatch.setattr(ExploreServer, "wait", generate)
+    assert attent("explore", language_model, language_model, "--port", 0, "--no-open").code == 0
+    for start, *tokens, end in events:
+        assert start["source"] == ("the", "dog")
+        assert [token["said"]["token"] for token in tokens] == end["tokens"]
+        assert all(len(token["weights"]) == 2 for token in tokens)
+    assert [tokens[1]["forced"] for tokens in events] == [False, True, False]
+    assert events[1][-1]["tokens"][0] == 6
+    probabilities = [tokens[1]["said"]["probability"] for tokens in events]
+    assert probabilities[0] != probabilities[2]
+    assert "are for runs" in refused("explore", language_model, "--score", "dot", "--no-open")
 
 
 def test_its_attention_is_shown(attent, folder: Path, tmp_path: Path) -> None:
@@ -87,7 +151,7 @@ def test_a_text_is_explored(attent, folder: Path, tmp_path: Path, monkeypatch: p
 
 
 def test_other_commands_say_which_take_it(refused, folder: Path) -> None:
-    says = f"{folder} is a Hugging Face model, not a run folder: use it with attent show, explore or fill"
+    says = f"{folder} is a Hugging Face model, not a run folder: use it with attent show, explore, fill or generate"
     for command in ("describe", "evaluate", "quantize"):
         assert refused(command, folder) == says
     for command in ("translate", "walk"):

@@ -12,6 +12,7 @@ from attent.ops import native
 from attent.runs.folder import RunConfig, RunWriter
 from attent.search.settings import GenerationSettings
 from attent.tasks.loading import load
+from attent.tasks.text_generation.continuation import GeneratedText
 from attent.tasks.text_generation.stepwise import StepwiseGeneration
 from attent.tasks.text_generation.task import evaluate_language_model
 from attent.tasks.text_generation.text_generator import FORBIDDEN, TextGenerator
@@ -249,3 +250,15 @@ def test_what_is_given_comes_first_and_the_context_ends_it(generator: TextGenera
         StepwiseGeneration(short, "so it slept", prefix)
     with pytest.raises(ArgumentError, match="a prefix must consist of word ids from 1 to"):
         StepwiseGeneration(generator, "the", [EOS])
+
+
+def test_a_continued_scene_shows_the_prompt_and_what_follows(generator: TextGenerator) -> None:
+    generated = generator.generate("the dog", GenerationSettings(max_new_tokens=5))
+    assert isinstance(generated, GeneratedText)
+    scene = generator.continued_scene("the dog", 5)
+    assert scene.title == generated.text
+    read = [token for token in generated.tokens if not generator.ends(token)]
+    labels = generator.labels([BOS, *generator.encode("the dog"), *read])
+    (group,) = scene.groups
+    assert scene.texts["tokens"].labels == labels
+    assert group.shape[1:] == (len(labels), len(labels))

@@ -19,9 +19,11 @@ from attent.setting import Bound, Flag, Help
 from attent.text.sources import check_utf8, source_lines
 
 if TYPE_CHECKING:
+    from attent.explorer.explorer import Explorer
     from attent.explorer.loaded_run import LoadedRun
     from attent.explorer.server import ExploreServer
     from attent.tasks.classification.inputs import Data
+    from attent.tasks.pretrained.generator import PretrainedGenerator
 
 PORT, MAX_LENGTH = 8765, 32_768
 # Seconds to wait for a running computation after Ctrl-C.
@@ -58,8 +60,8 @@ def explore(
 
     Change a token, and generation continues from there. The server answers only its own page: the address ends in a
     secret token after #, new at each start. Weights are computed when they are displayed, so that you can zoom into
-    texts of tens of thousands of tokens. For a Hugging Face model or a run that captions, the page shows only the text
-    or picture of --text.
+    texts of tens of thousands of tokens. A language model of Hugging Face generates as a run does; for other models,
+    and for a run that captions, the page shows only the text or picture of --text.
     """
     text, file, score, normalizer = exploration.text, exploration.file, exploration.score, exploration.normalizer
     check_utf8(text, "--text")
@@ -69,12 +71,16 @@ def explore(
     registry.check("normalizer", normalizer)
     from attent.explorer.explorer import Explorer
     from attent.explorer.server import ExploreServer
+    from attent.tasks.pretrained.generator import PretrainedGenerator
 
     model = loading.pretrained(run)
     if model is None and (stored := loading.stored_run(run)).task.name == "caption":
         # shows a picture as a Hugging Face model does
         model = stored.tool
-    if model is None:
+    if isinstance(model, PretrainedGenerator):
+        refuse((score or normalizer, "--score and --normalizer are for runs, whose attention takes parts"))
+        explorer = _explore_generators(model, (run, second_run), exploration, loading, longest)
+    elif model is None:
         loaded_runs, text = _load_runs((run, second_run), exploration, loading)
         explorer = Explorer(loaded_runs, text=text, longest=longest)
     else:
@@ -88,6 +94,26 @@ def explore(
         explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
     server = ExploreServer(explorer, port=address.port)
     _run(server, address)
+
+
+def _explore_generators(
+    model: PretrainedGenerator,
+    runs: tuple[Path, Path | None],
+    exploration: Exploration,
+    loading: PretrainedLoading,
+    longest: int,
+) -> Explorer:
+    """Return an explorer of a language model of transformers, and of a second one."""
+    from attent.explorer.explorer import Explorer
+    from attent.explorer.loaded_run import LoadedRun
+    from attent.tasks.text_generation.task import TextGenerationTask
+
+    name, second = runs
+    generators = {name: model} if second is None else {name: model, second: loading.generator(second)}
+    refuse((exploration.text and exploration.file, "give --text or --file, not both"))
+    text = exploration.text or ("" if exploration.file is None else _text_of(exploration.file))
+    loaded = [LoadedRun(path.name or str(path), TextGenerationTask.name, tool) for path, tool in generators.items()]
+    return Explorer(loaded, text=text, longest=longest)
 
 
 def _run(server: ExploreServer, address: Address) -> None:

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.options import Generation, JsonLines, RunFolder, TypedLoading
+from attent.cli.options import Generation, JsonLines, RunOrModel, TypedPretrainedLoading
 from attent.cli.output import say, write
 from attent.errors import DataError, printable
 from attent.text.sources import decode_lines, open_source
 
 if TYPE_CHECKING:
     from attent.search.settings import GenerationSettings
-    from attent.tasks.text_generation.text_generator import TextGenerator
+    from attent.tasks.text_generation.continuation import ContinuesText
 
 
 def generate(
-    run: RunFolder,
+    run: RunOrModel,
     generation: Generation,
-    loading: TypedLoading,
+    loading: TypedPretrainedLoading,
     prompt: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="A prompt, a file of prompts, or -.")] = "",
     as_json: JsonLines = False,
 ) -> None:
@@ -33,9 +33,7 @@ def generate(
     with words unknown to the model are reported on standard error and left empty; the exit code is then 2.
     """
     settings = generation.settings(sample=bool(generation.values.keys() - {"max_new_tokens"}))
-    from attent.tasks.text_generation.text_generator import load
-
-    generator = loading.tool(run, load)
+    generator = loading.generator(run)
     if not prompt:
         _write(generator, "", settings, as_json=as_json)
         return
@@ -57,7 +55,7 @@ def generate(
         raise typer.Exit(2)
 
 
-def _write(generator: TextGenerator, prompt: str, settings: GenerationSettings, *, as_json: bool) -> None:
+def _write(generator: ContinuesText, prompt: str, settings: GenerationSettings, *, as_json: bool) -> None:
     if as_json or settings.copies > 1:
         for text in generator.generate([prompt], settings):
             write(json.dumps(asdict(text), ensure_ascii=False) if as_json else text.text, flush=True)

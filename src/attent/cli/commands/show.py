@@ -11,12 +11,14 @@ import typer
 
 from attent.cli.options import PretrainedLoading, RunOrModel, head_number
 from attent.cli.output import say, use_color, write
-from attent.errors import ArgumentError
-from attent.setting import Bound, Help
+from attent.errors import ArgumentError, refuse
+from attent.setting import Bound, Flag, Help
 from attent.text.sources import check_utf8
 
 if TYPE_CHECKING:
     from attent.tasks.loading import StoredRun
+    from attent.tasks.pretrained import PretrainedModel
+    from attent.tasks.text_generation.continuation import ContinuesText
     from attent.views.panel import Panel
     from attent.views.scene import Scene
 
@@ -42,6 +44,9 @@ def show(
     translation: Annotated[str | None, Help("Translation to force; the model's own unless given.")] = None,
     out: Annotated[Path | None, Help("Also draw it into this file: PNG, SVG, or HTML for all heads.")] = None,
     find: Annotated[str | None, Help("Rank heads by the weight between words, also of a file.", "A:B|FILE")] = None,
+    new_tokens: Annotated[
+        int | None, Bound(1), Flag("--generate"), Help("Continue the text by up to N tokens, and show it whole.", "N")
+    ] = None,
     without_special: Annotated[bool, Help("Leave out special tokens, such as [CLS]; rows sum to 1 again.")] = False,
 ) -> None:
     """Show the attention of a run or a Hugging Face model in the terminal while it reads a text."""
@@ -53,7 +58,9 @@ def show(
         raise ArgumentError(f"--out must end in {', '.join(PICTURES)} or {PAGES[0]}, got {str(out)!r}")
     if text is None and find is None:
         raise ArgumentError("a text is missing: attent show RUN TEXT")
-    if find is not None and (layer, kind, translation, out, head, without_special) != (*[None] * 4, "mean", False):
+    refuse((new_tokens and translation, "give --translation or --generate, not both"))
+    drawing = layer, kind, translation, out, new_tokens
+    if find is not None and (*drawing, head, without_special) != (*[None] * len(drawing), "mean", False):
         raise ArgumentError("--find reads all heads: leave out the options of a drawing, and --translation")
     model = loading.pretrained(run)
     if model is None:
@@ -61,6 +68,8 @@ def show(
         scene_of = partial(_scene, stored, translation=translation, as_page=as_page)
     else:
         stored, scene_of = None, partial(model.scene, target=translation)
+    if new_tokens is not None:
+        scene_of = partial(_generator(model, stored).continued_scene, count=new_tokens)
     if find is not None:
         from attent.alignment.word_pairs import ranking_lines
 
@@ -98,6 +107,21 @@ def _draw(scene: Scene, drawn: Panel | dict[str, Panel], out: Path | None) -> No
     print("\n".join((heat_map(drawn, color=use_color()), *scene.notes)))
     if out is not None:
         say(f"drawn into {out}")
+
+
+def _generator(model: PretrainedModel | None, run: StoredRun | None) -> ContinuesText:
+    """Return the language model whose text is continued.
+
+    Raises:
+        ArgumentError: it is another model.
+    """
+    from attent.tasks.text_generation.continuation import ContinuesText
+
+    tool: Any = model if run is None else run.tool
+    if not isinstance(tool, ContinuesText):
+        name = type(tool.model).__name__
+        raise ArgumentError(f"--generate is for a language model, and {name} does not generate text")
+    return tool
 
 
 def _scene(run: StoredRun, text: str, translation: str | None, as_page: bool) -> Scene:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from attent.attention.maps.attention_map import LabelledMap
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError
-from attent.tasks.text_generation.text_generator import FORBIDDEN, TextGenerator
+from attent.tasks.text_generation.continuation import ContinuesText
 from attent.tasks.translation.stepwise import TOP_K, Candidate, DecodingStep
-from attent.text.batches import ROW_MULTIPLE
-from attent.text.tokenizer import BOS, EOS, PAD, UNK
 
 MAX_NEW_TOKENS = 64
 
@@ -41,7 +39,7 @@ class StepwiseGeneration:
 
     def __init__(
         self,
-        generator: TextGenerator,
+        generator: ContinuesText,
         text: str,
         prefix: Sequence[int] = (),
         *,
@@ -51,23 +49,21 @@ class StepwiseGeneration:
         self.generator, self.prefix, self.top_k = generator, tuple(prefix), top_k
         self.prompt = generator.encode(text)
         self.tokens: list[int] = []
-        limits = (
-            [max_new_tokens] if generator.context is None else [max_new_tokens, generator.context - len(self.prompt)]
-        )
+        start, context = len(generator.start), generator.context
+        limits = [max_new_tokens] if context is None else [max_new_tokens, context - start + 1 - len(self.prompt)]
         self.limit = max(min(limits), len(self.prefix))
-        read = 1 + len(self.prompt) + len(self.prefix)
-        if generator.context is not None and read > generator.context:
+        read = start + len(self.prompt) + len(self.prefix)
+        if context is not None and read > context:
             raise ArgumentError(
-                f"the text has {read - 1:,} tokens, more than the {generator.context - 1:,} that this model can read"
+                f"the text has {read - start:,} tokens, more than the {context - start:,} that this model can read"
             )
-        size, forbidden = generator.tokenizer.size, (PAD, BOS, EOS) if generator.stops_at_line_end else (PAD, BOS)
-        if wrong := [token for token in self.prefix if token in forbidden or not 0 <= token < size]:
-            raise ArgumentError(f"a prefix must consist of word ids from {UNK} to {size - 1}, got {wrong[0]}")
+        generator.check_prefix(self.prefix)
+        self._reader = generator.reader()
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Return the labels of BOS and the prompt."""
-        return self.generator.labels([BOS, *self.prompt])
+        """Return the labels of the prompt and what comes before it, such as BOS."""
+        return self.generator.labels([*self.generator.start, *self.prompt])
 
     @property
     def continuation(self) -> str:
@@ -75,37 +71,40 @@ class StepwiseGeneration:
         return self.generator.continuation(self.prompt, self.tokens)
 
     def __iter__(self) -> Iterator[DecodingStep]:
-        model, device = self.generator.model, self.generator.device
-        copies = 1 if model.batch_invariant else ROW_MULTIPLE
-        self.tokens = []
-        with torch.inference_mode():
-            state = model.start(copies)
-            for token in [BOS, *self.prompt][:-1]:
-                _, state = model.step(state, torch.full((copies,), token, device=device))
-        token = self.prompt[-1] if self.prompt else BOS
+        self.tokens, self._reader = [], self.generator.reader()
+        logits = self._reader([*self.generator.start, *self.prompt])
         while len(self.tokens) < self.limit:
-            with torch.inference_mode():
-                features, state = model.step(state, torch.full((copies,), token, device=device))
-                probs = model.output(features)[0].float().softmax(-1)
-                step = self._build_step(probs)
+            step = self._build_step(logits.softmax(-1))
             token = step.chosen.token
-            if token == EOS and self.generator.stops_at_line_end:
-                yield step
-                return
-            self.tokens.append(token)
+            if not self.generator.ends(token):
+                self.tokens.append(token)
+                if len(self._readable_tokens()) == len(self.prompt) + len(self.tokens):
+                    logits = self._reader([token])
             yield step
+            if self.generator.ends(token):
+                return
+
+    def last_maps(self) -> Mapping[str, AttentionMap | LabelledMap]:
+        """Return maps whose last row is that of the last token generated, which is read in their last row."""
+        return self._reader.maps() or self.map()
 
     def map(self, *, gradients: bool = False) -> dict[str, LabelledMap]:
         """Return every attention map of the prompt and the tokens generated so far, by the name of its module.
 
         See `TextGenerator.map`.
         """
-        return self.generator.map_of_tokens([*self.prompt, *self.tokens], gradients=gradients)
+        return self.generator.map_of_tokens(self._readable_tokens(), gradients=gradients)
+
+    def _readable_tokens(self) -> list[int]:
+        """Return the prompt and the tokens generated, without the last one if it is beyond the model's positions."""
+        longest = self.generator.longest
+        return [*self.prompt, *self.tokens][: None if longest is None else longest - len(self.generator.start)]
 
     def _build_step(self, probs: torch.Tensor) -> DecodingStep:
         is_forced = len(self.tokens) < len(self.prefix)
-        probs = probs.index_fill(0, torch.tensor(FORBIDDEN, device=probs.device), 0.0)
-        values, tokens = (part.tolist() for part in probs.topk(min(self.top_k, len(probs) - len(FORBIDDEN))))
+        forbidden = torch.tensor([*self.generator.forbidden], dtype=torch.int64, device=probs.device)
+        probs = probs.index_fill(0, forbidden, 0.0)
+        values, tokens = (part.tolist() for part in probs.topk(min(self.top_k, len(probs) - len(forbidden))))
         candidates = tuple(map(self._candidate, tokens, values))
         chosen = self.prefix[len(self.tokens)] if is_forced else tokens[0]
         return DecodingStep(self._candidate(chosen, float(probs[chosen])), candidates, is_forced)

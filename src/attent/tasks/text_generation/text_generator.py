@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 import torch
@@ -16,13 +14,13 @@ from torch import Tensor
 
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
-from attent.errors import DataError, RunError
+from attent.errors import ArgumentError, DataError, RunError
 from attent.models.language_model import LanguageModel
 from attent.runs.config import CONFIG, DType
 from attent.runs.folder import Run
-from attent.search.search import draw_tokens
 from attent.search.settings import GenerationSettings
 from attent.tasks.from_run import FromRun, load_tool
+from attent.tasks.text_generation.continuation import ContinuesText, TextReader
 from attent.tasks.translation.translator import labels
 from attent.text.batches import ROW_MULTIPLE, round_up
 from attent.text.settings import LinesSettings
@@ -33,24 +31,7 @@ from attent.views.trace import ForwardPass
 FORBIDDEN = [PAD, UNK, BOS]
 
 
-@dataclass(frozen=True)
-class GeneratedText:
-    """A text that a language model has continued.
-
-    Args:
-        text: the prompt and its continuation.
-        continuation: the generated text.
-        tokens: the tokens of the continuation, with the EOS of each line that ended.
-        log_probability: log P(continuation | prompt) under the model, in nats, regardless of temperature and filters.
-    """
-
-    text: str
-    continuation: str
-    tokens: tuple[int, ...]
-    log_probability: float
-
-
-class TextGenerator(FromRun):
+class TextGenerator(FromRun, ContinuesText):
     """Continues texts with a language model.
 
     Args:
@@ -68,60 +49,7 @@ class TextGenerator(FromRun):
         self.device = next(model.parameters()).device
         limits = [limit for limit in (context, model.longest) if limit is not None]
         self.context = max(min(limits), 2) if limits else None
-
-    @overload
-    def generate(self, prompt: str, settings: None = ...) -> GeneratedText: ...  # pyright: ignore[reportOverlappingOverload]
-    @overload
-    def generate(  # pyright: ignore[reportOverlappingOverload]
-        self, prompt: str, settings: GenerationSettings
-    ) -> GeneratedText | list[GeneratedText]: ...
-    @overload
-    def generate(self, prompt: Sequence[str], settings: GenerationSettings | None = ...) -> list[GeneratedText]: ...
-    def generate(
-        self, prompt: str | Sequence[str], settings: GenerationSettings | None = None
-    ) -> GeneratedText | list[GeneratedText]:
-        """Continue a text, or each of several; "" begins a new one.
-
-        A continuation depends only on its prompt and the settings, not on the other prompts.
-
-        Args:
-            prompt: a text, or a sequence of texts.
-            settings: the settings; greedy decoding of 64 tokens by default. With `copies` above 1, the result is a list
-                even for a single text, with the copies of a prompt next to each other.
-
-        Raises:
-            DataError: a prompt has a piece that the vocabulary lacks.
-        """
-        settings = settings or GenerationSettings()
-        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-        encoded = [self.encode(text) for text in prompts]
-        sums, tokens = (
-            np.zeros(len(prompts) * settings.copies),
-            [list[int]() for _ in range(len(prompts) * settings.copies)],
-        )
-        for row, token, log_prob in self._tokens(encoded, settings):
-            tokens[row].append(token)
-            sums[row] += log_prob
-        results: list[GeneratedText] = []
-        for row, (row_tokens, total) in enumerate(zip(tokens, sums.tolist(), strict=True)):
-            text, prompt_tokens = prompts[row // settings.copies], encoded[row // settings.copies]
-            continuation = self.continuation(prompt_tokens, row_tokens)
-            results.append(GeneratedText(text + continuation, continuation, tuple(row_tokens), total))
-        return results[0] if isinstance(prompt, str) and settings.copies == 1 else results
-
-    def stream(self, prompt: str, settings: GenerationSettings | None = None) -> Iterator[str]:
-        """Yield the continuation of a text in pieces, as soon as they are certain; joined, they equal `generate`'s."""
-        settings = (settings or GenerationSettings()).model_copy(update={"copies": 1})
-        encoded, tokens, emitted = self.encode(prompt), list[int](), ""
-        for _, token, _ in self._tokens([encoded], settings):
-            tokens.append(token)
-            text = self.continuation(encoded, tokens)
-            # the bytes of a character can arrive one by one, and a space can belong to the next piece
-            if not text.endswith(("�", " ")):
-                yield text[len(emitted) :]
-                emitted = text
-        if rest := self.continuation(encoded, tokens)[len(emitted) :]:
-            yield rest
+        self.start, self.forbidden, self.size, self.longest = (BOS,), FORBIDDEN, tokenizer.size, model.longest
 
     def log_probs(self, tokens: Sequence[int]) -> Tensor:
         """Return log p of each token given those before it, in nats, (T,) float64.
@@ -193,8 +121,18 @@ class TextGenerator(FromRun):
         return [token for number, ids in enumerate(tokens) for token in (([EOS] if number else []) + ids)]
 
     def labels(self, tokens: Sequence[int]) -> tuple[str, ...]:
-        """Return a printable label for each token."""
         return labels(self.tokenizer, tokens)
+
+    def ends(self, token: int) -> bool:
+        return token == EOS and self.stops_at_line_end
+
+    def reader(self) -> TextReader:
+        return _StepReader(self.model, self.device)
+
+    def check_prefix(self, prefix: Sequence[int]) -> None:
+        excluded = (PAD, BOS, EOS) if self.stops_at_line_end else (PAD, BOS)
+        if wrong := [token for token in prefix if token in excluded or not 0 <= token < self.size]:
+            raise ArgumentError(f"a prefix must consist of word ids from {UNK} to {self.size - 1}, got {wrong[0]}")
 
     @torch.no_grad()
     def next_token_probs(self, tokens: Sequence[int]) -> Tensor:
@@ -207,11 +145,7 @@ class TextGenerator(FromRun):
         log_probs = self.model.output(self.model(inputs)[0]).double().log_softmax(-1)
         return log_probs.gather(1, labels[0][:, None])[:, 0].cpu()
 
-    def continuation(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
-        """Return the text that tokens add to the prompt."""
-        return self._decode([*prompt, *tokens])[len(self._decode(prompt)) :]
-
-    def _decode(self, tokens: Sequence[int]) -> str:
+    def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, with EOS as a line break; a final EOS is omitted if EOS ends a text."""
         if tokens and tokens[-1] == EOS and self.stops_at_line_end:
             tokens = tokens[:-1]
@@ -219,7 +153,7 @@ class TextGenerator(FromRun):
         return "".join("\n" * len(list(run)) if is_break else self.tokenizer.decode(run) for is_break, run in runs)
 
     @torch.inference_mode()
-    def _tokens(
+    def new_tokens(
         self, prompts: Sequence[Sequence[int]], settings: GenerationSettings
     ) -> Iterator[tuple[int, int, float]]:
         """Yield each new token with the index of its text and its log-probability.
@@ -256,7 +190,7 @@ class TextGenerator(FromRun):
                 log_probs = (
                     self.model.output(features).float().log_softmax(-1)[torch.from_numpy(writing).to(features.device)]
                 )
-                chosen = self._choose(log_probs, uniform, settings)
+                chosen = self.choose(log_probs, uniform, settings)
                 values = log_probs.gather(1, chosen[:, None])[:, 0].tolist()
                 for slot, index, token, log_prob in zip(
                     writing.tolist(), indices.tolist(), chosen.tolist(), values, strict=True
@@ -285,13 +219,23 @@ class TextGenerator(FromRun):
         tokens = [BOS if position == begin else texts[row][position - 1] for row in rows.tolist()]
         return torch.tensor(tokens, device=self.device)
 
-    def _choose(self, log_probs: Tensor, uniform: Tensor | None, settings: GenerationSettings) -> Tensor:
-        log_probs = log_probs.index_fill(1, torch.tensor(FORBIDDEN, device=log_probs.device), -torch.inf)
-        if uniform is None:
-            return log_probs.argmax(-1)
-        return draw_tokens(
-            log_probs, uniform.to(log_probs.device), settings.temperature, settings.top_k, settings.top_p
-        )
+
+class _StepReader:
+    def __init__(self, model: LanguageModel, device: torch.device) -> None:
+        self._model, self._device = model, device
+        self._copies = 1 if model.batch_invariant else ROW_MULTIPLE
+        with torch.inference_mode():
+            self._state = model.start(self._copies)
+
+    @torch.inference_mode()
+    def __call__(self, tokens: Sequence[int]) -> Tensor:
+        for token in tokens:
+            inputs = torch.full((self._copies,), token, device=self._device)
+            features, self._state = self._model.step(self._state, inputs)
+        return self._model.output(features)[0].float()  # pyright: ignore[reportPossiblyUnboundVariable]
+
+    def maps(self) -> None:
+        return None
 
 
 def load(

@@ -1,26 +1,18 @@
-"""Pretrained models of Hugging Face's transformers, from a folder or the local cache.
-
-They show attention and fill blanks. Weights are read from safetensors only, and no code in a model's folder is run.
-"""
+"""A model of Hugging Face's transformers that reads a text or a picture: its attention, and its guesses for blanks."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from attent import bounded
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import LabelledMap
-from attent.errors import ArgumentError, DataError, RunError, needs
+from attent.errors import ArgumentError, DataError
 from attent.layers.patches import patch_grid
-from attent.requirements import check_version
-from attent.runs.config import CONFIG, is_pretrained
 from attent.tasks.classification.pictures import open_picture
 from attent.tasks.fill_mask.examples import NO_BLANK, replace_blanks
 from attent.tasks.fill_mask.fill_mask import BEST, AttendedPiece, Guess, MaskPrediction, mean_attention
@@ -28,23 +20,10 @@ from attent.views.build_scene import build_scene, kinds, patch_names
 from attent.views.scene import Picture, Scene
 
 Reads = Literal["text", "text and translation", "picture"]
-NEED, EXTRA = "Hugging Face's models need transformers", "transformers"
 # Suffix of the names of classes that predict masked words.
 MASKED = "ForMaskedLM"
-# Suffix of the names of classes that are only the encoder of an encoder–decoder.
-ENCODER = "EncoderModel"
-PROCESSOR = "preprocessor_config.json"
-# Files of a folder that may name custom code, under AUTO_MAP.
-SETTINGS = (CONFIG, "tokenizer_config.json", PROCESSOR, "processor_config.json")
-AUTO_MAP = "auto_map"
-# Maximum bytes of each; a tokenizer's config lists its added tokens.
-LARGEST = 2**24
-# The name of a model on Hugging Face's hub, with or without its owner.
-NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-# Files to download: settings, vocabularies and safetensors at the top level.
-FILES = ("*.json", "*.txt", "*.model", "*.spm", "model*.safetensors")
-# Maximum tokens of an encoder–decoder's output.
-LONGEST = 256
+# Maximum tokens of an encoder–decoder's output, and a number that no limit reaches.
+LONGEST, NO_LIMIT = 256, 2**40
 
 
 class PretrainedModel:
@@ -183,14 +162,19 @@ class PretrainedModel:
     def _encode(self, text: str) -> list[int]:
         mask = getattr(self.tokenizer, "mask_token", None)
         tokens = self.tokenizer(text if mask is None else replace_blanks(text, mask)).input_ids
-        positions = getattr(self.model.config, "max_position_embeddings", None) or 0
-        # XLNet's -1 is no limit
-        longest = min(self.tokenizer.model_max_length, positions if positions > 0 else len(tokens))
+        longest = self._longest()
         if not tokens:
             raise DataError("a text without tokens has no attention to show")
-        if len(tokens) > longest:
+        if longest is not None and len(tokens) > longest:
             raise DataError(f"the text has {len(tokens)} tokens, more than the {longest} that this model can read")
         return tokens
+
+    def _longest(self) -> int | None:
+        """Return the maximum number of tokens of a text; None for no limit."""
+        positions = getattr(self.model.config, "max_position_embeddings", None) or 0
+        limit = min(self.tokenizer.model_max_length, positions if positions > 0 else NO_LIMIT)
+        # XLNet's positions are -1, and a tokenizer without a limit has a very large one
+        return limit if limit < NO_LIMIT else None
 
     def _targets(self, tokens: list[int], target: str | None) -> list[int]:
         """Return the decoder's start token followed by its output tokens."""
@@ -228,7 +212,7 @@ class PretrainedModel:
                 raise ArgumentError(
                     f"{name} reads a text and a picture together; attent shows models that read one of the two"
                 ) from error
-            raise ArgumentError(f"{name} does not read a {self.reads} by itself: {_first_line(error)}") from error
+            raise ArgumentError(f"{name} does not read a {self.reads} by itself: {first_line(error)}") from error
         returned = {**maps} or self._returned(inputs)
         if not returned:
             raise ArgumentError(
@@ -246,138 +230,6 @@ class PretrainedModel:
         return {f"layers.{number}": weights for number, weights in enumerate(layers)}
 
 
-def find(model: Path | str, *, download: bool = False) -> Path | None:
-    """Return the folder of a model, given directly or found in Hugging Face's local cache.
-
-    Return None for anything else, such as a run.
-
-    Args:
-        model: a folder, or the name of a model on Hugging Face's hub, such as "google-bert/bert-base-uncased".
-        download: whether a model's settings, vocabulary and safetensors may be downloaded into the cache.
-
-    Raises:
-        RunError: there is no such folder and no such model in the cache, or the model cannot be downloaded.
-    """
-    path, name = Path(model), Path(model).as_posix()
-    if path.exists() or not NAME.fullmatch(name):
-        return path if is_pretrained(path) else None
-    with needs(f"{name} is not a run folder; {NEED}", EXTRA, RunError):
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-    try:
-        folder = snapshot_download(
-            name, local_files_only=not download, allow_patterns=[*FILES], ignore_patterns=["*/*"]
-        )
-    except HFValidationError:
-        return None
-    except Exception as error:
-        # the hub's client does not wrap transport errors
-        if isinstance(error, LocalEntryNotFoundError) and not download:
-            raise RunError(
-                f"{name} is not a run folder, nor a model in Hugging Face's local cache; --download fetches a model"
-            ) from error
-        raise RunError(f"{name} is not a run folder, and cannot be fetched as a model: {_first_line(error)}") from error
-    return Path(folder)
-
-
-def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedModel:
-    """Load the model of a folder in float32, from safetensors only and without running code from the folder.
-
-    Args:
-        folder: a model folder as written by `save_pretrained`; `find` returns that of a model in Hugging Face's local
-            cache.
-        device: where to compute.
-
-    Raises:
-        RunError: transformers is not installed, or the model cannot be loaded, has no safetensors, has no vocabulary or
-            names custom code.
-    """
-    folder = Path(folder)
-    with needs(NEED, EXTRA, RunError):
-        import transformers
-    check_version("transformers", transformers.__version__)
-    _check_files(folder)
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with _quiet(transformers), _one_line(folder):
-        config = transformers.AutoConfig.from_pretrained(folder, **options)
-        reads, model_class, tokenizer_class = _classes(transformers, config, folder)
-        model, report = model_class.from_pretrained(
-            folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **options
-        )
-        tokenizer = tokenizer_class.from_pretrained(folder, **options)
-    # if the folder has no vocabulary, transformers makes an empty one, in which every word is unknown
-    if reads != "picture" and len(tokenizer) <= len(tokenizer.all_special_tokens):
-        raise RunError(
-            f"{folder} has no tokenizer vocabulary: tokenizer.save_pretrained({folder.name!r}) writes it beside the "
-            "model"
-        )
-    # poolers come after all attention
-    if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
-        raise RunError(f"{folder} cannot be loaded: its weights lack {missing[0]} of {type(model).__name__}")
-    return PretrainedModel(model.to(device), reads, tokenizer)
-
-
-def _classes(transformers: Any, config: Any, folder: Path) -> tuple[Reads, Any, Any]:
-    """Return the input kind of a model, and transformers' classes for it (with a head if needed) and its tokenizer."""
-    if any(name.endswith(ENCODER) for name in config.architectures or ()):
-        return "text", transformers.AutoModelForTextEncoding, transformers.AutoTokenizer
-    if getattr(config, "is_encoder_decoder", False):
-        return "text and translation", transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer
-    if (folder / PROCESSOR).exists() and hasattr(config, "patch_size"):
-        return "picture", transformers.AutoModel, transformers.AutoImageProcessor
-    is_masked = any(name.endswith(MASKED) for name in config.architectures or ())
-    model_class = transformers.AutoModelForMaskedLM if is_masked else transformers.AutoModel
-    return "text", model_class, transformers.AutoTokenizer
-
-
-def _check_files(folder: Path) -> None:
-    """Check that a folder has safetensors and names no code.
-
-    Raises:
-        RunError: the check fails, or a settings file cannot be read.
-    """
-    if not (folder / CONFIG).is_file():
-        lacks = f"has no {CONFIG}" if folder.is_dir() else "is no folder"
-        raise RunError(f"{folder} {lacks}, and a model must be a folder written by save_pretrained")
-    for file in (folder / name for name in SETTINGS):
-        if not file.exists():
-            continue
-        try:
-            settings = bounded.read_json(file, LARGEST)
-        except (OSError, DataError) as error:
-            raise RunError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-        if isinstance(settings, dict) and AUTO_MAP in settings:
-            raise RunError(f"{file} names custom code ({AUTO_MAP}), and attent does not run code from model folders")
-    if not any(folder.glob("*.safetensors")):
-        pickled = next(
-            (file.name for pattern in ("*.bin", "*.pt", "*.h5") for file in sorted(folder.glob(pattern))), "no weights"
-        )
-        raise RunError(f"{folder} has {pickled}, but attent reads only safetensors: save_pretrained writes them")
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Silence transformers' loading reports; the relevant ones are checked in `load`."""
-    logging = transformers.utils.logging
-    verbosity, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        restore: Callable[[], None] = logging.enable_progress_bar if had_bar else logging.disable_progress_bar
-        restore()
-
-
-@contextmanager
-def _one_line(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        # transformers does not wrap errors in the model's files and code
-        raise RunError(f"{folder} cannot be loaded: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its class if it has none."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
