@@ -1,0 +1,152 @@
+"""A Qwen 3 of 0.6B's shape, random weights, float32: its attention, prefill and tokens a second, and their capture.
+
+scripts/bench language_models [attention model]
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from _sides import Work, head, milliseconds, run, table
+from dot import seconds_of_process
+from torch.nn import functional as F
+
+import attent
+from attent.attention import attend
+from attent.ops import onednn
+
+HEADS, GROUPS, WIDTH, LAYERS = 16, 8, 128, 28
+LENGTHS = (2000, 8000)
+NEW_TOKENS, ROUNDS = 16, 2
+SHAPE = {
+    "vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS, "num_key_value_heads": GROUPS, "head_dim": WIDTH, "max_position_embeddings": 40960,
+    "tie_word_embeddings": True, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
+}  # fmt: skip
+
+
+def matrix_rate() -> float:
+    """Return the rate of the faster product of 384 × 384 × 384, in GFLOP/s of processor time."""
+    side = 384
+    left, right, out = torch.randn(side, side), torch.randn(side, side), torch.empty(side, side)
+    libraries: dict[str, Work] = {
+        "MKL": lambda: torch.mm(left, right, out=out),
+        "oneDNN": lambda: onednn.multiply(left, right),
+    }
+    return max(2 * side**3 / best / 1e9 for best in seconds_of_process(libraries, 4).values())
+
+
+@torch.no_grad()
+def attention() -> None:
+    """Measure one layer's causal attention of a prompt."""
+    head(f"Attention of a layer: {HEADS} heads of {WIDTH}, {GROUPS} of keys, causal, float32, without gradients")
+    threads, peak = torch.get_num_threads(), matrix_rate()
+    print(f"The peak is the faster product of 384 × 384 × 384 on one thread, {peak:.0f} GFLOP/s; {threads} threads.\n")
+    rows = []
+    for length in LENGTHS:
+        query = torch.randn(1, HEADS, length, WIDTH)
+        key, value = (torch.randn(1, GROUPS, length, WIDTH) for _ in range(2))
+        sides: dict[str, Work] = {
+            "sdpa": lambda q=query, k=key, v=value: F.scaled_dot_product_attention(
+                q, k, v, is_causal=True, enable_gqa=True
+            ),
+            "attent": lambda q=query, k=key, v=value: attend(q, k, v, mask="causal"),
+        }
+        if length < 4000:
+            sides["eager"] = lambda q=query, k=key, v=value: eager(q, k, v)
+        times = milliseconds(sides, rounds=5, seconds=6)
+        work = 2 * HEADS * length * (length + 1) * WIDTH / 1e6
+        rates = [f"{work / times['attent']:,.0f}", f"{work / times['attent'] / peak / threads:.0%}"]
+        cells = [f"{times[name]:,.0f}" if name in times else "—" for name in ("eager", "sdpa", "attent")]
+        rows.append([f"{length:,}", *cells, f"{times['sdpa'] / times['attent']:.2f}", *rates])
+    table(["T", "eager, ms", "sdpa, ms", "attent, ms", "sdpa / attent", "attent, GFLOP/s", "share of the peak"], rows)
+
+
+def eager(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The formula that eager code of transformers computes."""
+    key, value = (side.repeat_interleave(HEADS // GROUPS, 1) for side in (key, value))
+    scores = query @ key.mT * WIDTH**-0.5
+    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(hidden, -torch.inf).softmax(-1) @ value
+
+
+@torch.no_grad()
+def model() -> None:
+    """Measure prefill and steps of the whole model, and what it costs to capture its attention."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from attent.integrations.transformers import register
+
+    register()
+    torch.manual_seed(0)
+    built = Qwen3ForCausalLM._from_config(Qwen3Config(**SHAPE), attn_implementation="attent").eval()
+    head(f"Qwen 3 of 0.6B's shape, random weights, float32: prefill, and {NEW_TOKENS} steps after it")
+    rows = []
+    for length in LENGTHS:
+        prompt = torch.randint(0, SHAPE["vocab_size"], (1, length))
+        names = ("eager", "sdpa", "attent") if length < 4000 else ("sdpa", "attent")
+        sides: dict[str, Callable[[], tuple[float, float]]] = {
+            name: lambda name=name, prompt=prompt: generated(built, name, prompt) for name in names
+        }
+        sides["attent, one head's rows"] = lambda prompt=prompt: one_head(built, prompt)
+        sides["attent, all statistics"] = lambda prompt=prompt: all_statistics(built, prompt)
+        best: dict[str, tuple[float, float]] = {}
+        for _ in range(ROUNDS):
+            for name, work in sides.items():
+                measured = work()
+                best[name] = tuple(map(min, measured, best.get(name, measured)))  # pyright: ignore[reportArgumentType]
+        for name, (prefill, steps) in best.items():
+            total = prefill + steps
+            relative = total / sum(best["attent"])
+            rows.append(
+                [
+                    f"{length:,}, {name}",
+                    f"{prefill:.2f}",
+                    f"{NEW_TOKENS / steps:.2f}",
+                    f"{total:.2f}",
+                    f"{relative:.3f}",
+                ]
+            )
+    table(["prompt, side", "prefill, s", "tokens/s", "both, s", "× attent's"], rows)
+
+
+def generated(
+    built: Any, implementation: str, prompt: torch.Tensor, after_step: Callable[[], object] = lambda: None
+) -> tuple[float, float]:
+    """Return the seconds of the prefill, and of the steps after it."""
+    built.set_attn_implementation(implementation)
+    begin = time.perf_counter()
+    outputs = built(prompt, logits_to_keep=1, use_cache=True)
+    after_step()
+    middle = time.perf_counter()
+    for _ in range(NEW_TOKENS):
+        token = outputs.logits[:, -1:].argmax(-1)
+        outputs = built(token, cache=outputs.cache, use_cache=True)
+        after_step()
+    return middle - begin, time.perf_counter() - middle
+
+
+def one_head(built: Any, prompt: torch.Tensor) -> tuple[float, float]:
+    """Measure with the rows of one head read after every step."""
+    with attent.watch(built) as seen:
+
+        def read() -> object:
+            return seen[[*seen][-1 - LAYERS // 2]][0, 3, -1]
+
+        return generated(built, "attent", prompt, read)
+
+
+def all_statistics(built: Any, prompt: torch.Tensor) -> tuple[float, float]:
+    """Measure with the statistics of every head and new token, read at the end."""
+    with attent.watch(built) as seen:
+        prefill, steps = generated(built, "attent", prompt)
+    begin = time.perf_counter()
+    seen.token_statistics(prompt.shape[1])
+    return prefill, steps + time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    run({"attention": attention, "model": model}, __doc__)
