@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from _report import Column, ResultTable, Row
 from _serving import (
     CLIENTS,
     Answer,
@@ -38,7 +39,6 @@ from _serving import (
     workload,
 )
 
-from attent.benchmark.report import Column, ResultTable, Row
 from attent.runs.config import read_config
 from attent.tasks.translation.translator import load
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-from attent.benchmark.report import CPU
+from _report import CPU
 
 
 def peak_memory(device: torch.device = CPU) -> float | None:

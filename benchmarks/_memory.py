@@ -11,9 +11,8 @@ from itertools import islice
 from pathlib import Path
 
 from _faults import MAX_CONNECTIONS, clients_gone, disk_full, malformed, reloads
+from _report import Column, ResultTable, Row
 from _serving import CLIENTS, Server, ask_side_by_side, check_answered, endless, workload
-
-from attent.benchmark.report import Column, ResultTable, Row
 
 # Per round: requests, clients that disconnect, malformed bodies, reloads of the run, and documents on a full disk.
 REQUESTS, GONE, MALFORMED, RELOADS, FULL = 1_000, 100, 100, 2, 2

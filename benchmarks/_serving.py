@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import torch
+from _report import Column, ResultTable, Row
 
-from attent.benchmark.report import Column, ResultTable, Row
 from attent.runs.config import read_config
 from attent.tasks.translation.translator import Translator
 from attent.text.readers import read_lines

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 from _machine import peak_memory
+from _report import Report, machine_info, machine_sentence, markdown
 from calibrate import Work, time_in_turn
-
-from attent.benchmark.report import Report, machine_info, machine_sentence, markdown
 
 __all__ = ["Work", "head", "milliseconds", "peak", "run", "show", "table"]
 

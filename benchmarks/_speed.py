@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
+from _report import CPU, Column, Report, ResultTable, Row, machine_info
 
-from attent.benchmark.report import CPU, Column, Report, ResultTable, Row, machine_info
 from attent.search.settings import GenerationSettings, SearchSettings
 from attent.tasks.text_generation.text_generator import TextGenerator
 from attent.tasks.translation.engine import Engine

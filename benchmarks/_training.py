@@ -13,9 +13,9 @@ from typing import Any, Literal
 import torch
 from _machine import peak_memory
 from _plain_pytorch import PlainRnn, PlainTransformer, training_update
+from _report import CPU, Column, Report, ResultTable, Row, machine_info
 from torch import nn
 
-from attent.benchmark.report import CPU, Column, Report, ResultTable, Row, machine_info
 from attent.devices import limit_heap_fragmentation, limit_threads, synchronize
 from attent.errors import check_known
 from attent.models.build import build

@@ -19,13 +19,13 @@ from typing import Any
 import torch
 from _machine import memory_growth, run_in_process, total_memory
 from _plain_pytorch import sdpa, sdpa_scale, textbook_attention
+from _report import CPU, Column, Report, ResultTable, Row, machine_info, three_digits
 from _sides import show
 from calibrate import Work, time_in_turn
 from torch import Tensor
 
 from attent.attention import attend, choices, explain
 from attent.attention.base import Score
-from attent.benchmark.report import CPU, Column, Report, ResultTable, Row, machine_info, three_digits
 from attent.devices import synchronize
 from attent.errors import ShapeError
 

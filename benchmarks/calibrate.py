@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
+from _report import Column, Report, ResultTable, Row, machine_info, three_digits
 from torch.nn import functional as F
 
 from attent.attention import attend
 from attent.attention.backends.heuristics import ROWS, MachineRow, save_calibration
-from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info, three_digits
 from attent.devices import limit_threads
 from attent.errors import ImplementationError
 from attent.ops.dense_attention import is_compiled

@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 from _plain_pytorch import PlainLanguageModel
+from _report import Report, machine_info
 from _sides import show
 from _speed import NEW_TOKENS, ROUNDS, TEXTS, WARM_UP_TOKENS, rate_table
 from _speed import generate as generate_ours
 
-from attent.benchmark.report import Report, machine_info
 from attent.devices import synchronize
 from attent.models.settings import DecoderSettings
 from attent.ops.transformer import IncrementalState

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from _report import revision
 from _sides import table
 from additive import textbook
 from torch import Tensor
@@ -20,7 +21,6 @@ from torch.nn import functional as F
 
 from attent.attention import attend
 from attent.attention.scores import Additive
-from attent.benchmark.report import revision
 from attent.ops.eligibility import TRITON_INSTALLED
 
 Work = Callable[[], object]

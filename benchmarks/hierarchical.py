@@ -20,12 +20,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from _report import Column, Report, ResultTable, machine_info
 from _sides import show
 from comparison import trainings
 from comparison.results import EXACT_MATCH, RESAMPLES, Estimate, Figure, ModelComparison, Point, Series, estimate
 from comparison.trainings import TrainingPlan
 
-from attent.benchmark.report import Column, Report, ResultTable, machine_info
 from attent.devices import limit_threads
 from attent.runs.durable import write_text
 from attent.tasks.settings import RunSettings

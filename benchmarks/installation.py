@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from attent.benchmark.report import machine_info, machine_sentence
+from _report import machine_info, machine_sentence
 
 ROOT = Path(__file__).parents[1]
 # pip and setuptools are those of the environment.

@@ -22,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from _report import Column, Report, ResultTable, machine_info
 from _sides import show
 from comparison import trainings
 from comparison.length import MULTI30K, read_captions
@@ -38,7 +39,6 @@ from comparison.results import (
 )
 from comparison.trainings import TrainingPlan
 
-from attent.benchmark.report import Column, Report, ResultTable, machine_info
 from attent.devices import limit_threads
 from attent.runs.durable import LOG
 from attent.tasks.dates import DatesSettings

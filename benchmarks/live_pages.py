@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import torch
 from _live_engine import Comparison, Pair, difference, translated
+from _report import machine_info, machine_sentence
 
-from attent.benchmark.report import machine_info, machine_sentence
 from attent.formats.html import page_of
 from attent.runs.folder import Run, read
 from attent.search.settings import GenerationSettings

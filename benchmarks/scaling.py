@@ -20,9 +20,9 @@ from pathlib import Path
 import _corpora as corpora
 import _training
 import torch
+from _report import Column, Report, ResultTable, Row, machine_info
 from comparison.results import COLORS, DASHES, MARKERS
 
-from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info
 from attent.devices import limit_heap_fragmentation
 from attent.models.settings import TRANSFORMER_PRESETS
 from attent.text import tokenizers

@@ -28,6 +28,7 @@ from _engines import load as load_export
 from _faults import faults_rows, overload_rows
 from _hostile import hostile_rows
 from _memory import memory_rows
+from _report import Column, Report, ResultTable, Row, machine_info
 from _serving import (
     CLIENTS,
     Answer,
@@ -47,7 +48,6 @@ from _serving import (
 )
 from _sides import show
 
-from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info
 from attent.tasks.translation.translator import load
 
 ENGINE = "ctranslate2"

@@ -25,10 +25,10 @@ from typing import get_args
 import torch
 from _engines import load as exported
 from _peers import GENERATED, Peers, write_lines
+from _report import Column, ResultTable
 from _sides import show
 from _speed import BATCH_SIZES, SEARCHES, measure_translation
 
-from attent.benchmark.report import Column, ResultTable
 from attent.formats.exporting import export
 from attent.runs.config import DType, read_config
 from attent.tasks.translation.engine import Engine

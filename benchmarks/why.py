@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from _report import Column, Report, ResultTable, machine_info, three_digits
 from _sides import Work, show
 from comparison import trainings
 from comparison.parts import judge
@@ -33,7 +34,6 @@ from torch import Tensor, nn
 from attent.attention import attend
 from attent.attention.capture.watch import watch
 from attent.attention.multihead import MultiHeadAttention
-from attent.benchmark.report import Column, Report, ResultTable, machine_info, three_digits
 from attent.devices import limit_threads
 from attent.models.build import build
 from attent.models.settings import ModelSettings, RnnSettings, TransformerSettings

@@ -27,7 +27,7 @@ formats
 documents
 web
 server · explorer · nonparametric
-benchmark · comparison · cli · __main__
+cli · __main__
 """
 # The same within attention/.
 ATTENTION = """

@@ -54,7 +54,7 @@ print(run(["describe", "."]))
 torch.__version__ = version
 
 attent.attention, attent.models
-import attent.benchmark.report, attent.tasks.evaluation, attent.tasks.loading, attent.tasks.recipe
+import attent.tasks.evaluation, attent.tasks.loading, attent.tasks.recipe
 assert not {"babel", "sacrebleu", "sentencepiece", "torch._dynamo"} & set(sys.modules)
 
 from attent.attention import choices, masks, normalizers, positions, scores, weightings

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _report import Column, Report, ResultTable, machine_info
 
-from attent.benchmark.report import Column, Report, ResultTable, machine_info
 from attent.errors import ArgumentError
 from attent.runs.durable import write_text
 from attent.tasks.dates import DatesSettings, dates

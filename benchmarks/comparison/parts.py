@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from _report import Column, Report, ResultTable, machine_info
+
 from attent import registry
 from attent.attention import choices
 from attent.attention.normalizers import NORMALIZERS
 from attent.attention.scores import SCORES
-from attent.benchmark.report import Column, Report, ResultTable, machine_info
 from attent.errors import ArgumentError
 from attent.tasks.dates.corpus import HELD_OUT_COMBINATIONS, HELD_OUT_DATES
 from attent.tasks.settings import RunSettings

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from _report import Report, finite
 
-from attent.benchmark.report import Report, finite
 from attent.errors import AttentError
 from attent.runs.durable import new_file, write_text
 from attent.views.palette import color

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import compare
 import pytest
+from _report import Report
 from comparison import parts
 from comparison.results import ModelComparison
 from comparison.trainings import Options
 
-from attent.benchmark.report import Report
 from attent.errors import AttentError
 
 MACHINE = {"processor": "one", "threads": 1, "python": "3", "torch": "2"}

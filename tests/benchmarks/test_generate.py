@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 import torch
+from _report import CPU
 from generate import compare, make_sides
 
-from attent.benchmark.report import CPU
 from attent.models.build import build
 from attent.models.settings import DecoderSettings
 from attent.ops import native

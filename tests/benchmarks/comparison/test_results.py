@@ -3,10 +3,10 @@ import math
 from pathlib import Path
 
 import pytest
+from _report import Column, Report, ResultTable
 from comparison import results
 from comparison.results import Figure, ModelComparison, Point, Series, draw, plot
 
-from attent.benchmark.report import Column, Report, ResultTable
 from attent.errors import AttentError, RunError
 from attent.views.palette import color
 

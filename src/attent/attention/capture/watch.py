@@ -327,8 +327,8 @@ def report(
     def make_map() -> AttentionMap:
         detached = share_keys(weights)
         if value is not None:
-            kept = Snapshot.of_parameter(value) if may_be_overwritten(value) else Beginning(value)
-            detached.outputs = HeadOutputs(kept.get, weights.call.dropout)
+            snapshot = Snapshot.of_parameter(value) if may_be_overwritten(value) else Beginning(value)
+            detached.outputs = HeadOutputs(snapshot.get, weights.call.dropout)
         return detached
 
     modules = running_modules(sys._getframe(1)) if module is None else iter((module,))

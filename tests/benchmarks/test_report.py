@@ -2,12 +2,12 @@ import json
 import subprocess
 from pathlib import Path
 
+import _report as report
 import pytest
 import torch
+from _report import Column, Report, ResultTable, three_digits
 
 from attent import devices
-from attent.benchmark import report
-from attent.benchmark.report import Column, Report, ResultTable, three_digits
 
 MACHINE = {"processor": "Abacus", "cores": 2, "threads": 1, "python": "3.11", "torch": "2.13", "system": "Linux"}
 TABLE = ResultTable(

@@ -1,7 +1,0 @@
-"""Results of measurements as tables."""
-
-from __future__ import annotations
-
-from attent.requirements import check_extra
-
-check_extra("models")
