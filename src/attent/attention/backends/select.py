@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import mask_info
-from attent.attention.backends import bands
-from attent.attention.backends.heuristics import current_row
+from attent.attention.backends import bands, heuristics
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared
 from attent.attention.normalizers.softmax import Softmax
@@ -53,11 +52,11 @@ def _dense_keys(call: Call) -> int | None:
     if call.dropout or call.soft_cap is not None or call.position is not None:
         # PyTorch computes a table for dropout, and has no soft cap and no bias of position
         return None
-    row, with_gradients = current_row(), torch.is_grad_enabled()
-    limit = row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=True)
+    with_gradients = torch.is_grad_enabled()
+    limit = heuristics.dense_keys(call.dtype, with_gradients, with_table=True)
     if limit is None or call.keys <= limit or call.bias is not None or mask_info.needs_table(call):
         return limit
-    limit = row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=False)
+    limit = heuristics.dense_keys(call.dtype, with_gradients, with_table=False)
     # dense attention skips the pairs that ranges hide, PyTorch's does not
     return None if limit and bands.is_worthwhile(call, SPARSE, MANY) else limit
 
@@ -104,7 +103,7 @@ def reason_to_skip(name: str, call: Call) -> str | None:
     if name == "dense" and call.queries == 1:
         return "a single query does not fill its registers"
     if name == "dense" and (limit := _dense_keys(call)) is not None and call.keys > limit:
-        return f"PyTorch is faster beyond {limit} keys by the machine row {current_row().name!r}"
+        return f"PyTorch is faster beyond {limit} keys by the machine row {heuristics.current_row().name!r}"
     if name == "dense" and _has_few_scattered_pairs(call):
         return "its table of all pairs would take longer than tiles of the few that attend"
     if name == "tanh" and needs_plain_torch():
