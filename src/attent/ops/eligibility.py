@@ -146,7 +146,8 @@ def processor_class() -> str:
 def can_use_amx(features: Tensor, *parameters: Tensor | None) -> bool:
     """Return whether the processor's matrix tiles (AMX) can multiply features by contiguous float32 parameters."""
     if (
-        not native.has_amx()
+        torch.compiler.is_compiling()
+        or not native.has_amx()
         or features.shape[-1] % AMX_WIDTH
         or not can_run_native(features, dtypes=(torch.float32, torch.bfloat16))
     ):

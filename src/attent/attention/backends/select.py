@@ -95,9 +95,11 @@ def has_open_sizes(call: Call) -> bool:
 
 def reason_to_skip(name: str, call: Call) -> str | None:
     """Return why "auto" skips a backend at these shapes; None if it does not."""
+    if name == "tanh" and torch.compiler.is_exporting():
+        return "an exported graph holds PyTorch's operators alone"
     if has_open_sizes(call):
         # sizes that are still open cannot be compared with a threshold
-        return "the exported graph leaves sizes open, so the number of tiles is not known" if name == "tanh" else None
+        return None
     if name == "reference" and bands.numbers_per_row(call) * call.queries > bands.WHOLE * bands.TILE:
         return "it would hold the whole table of scores, which tiles do not"
     if name == "dense" and call.queries == 1:
