@@ -62,7 +62,7 @@ def test_an_operator_has_the_context_and_gradients_of_the_kernel(
     leaves = [tensor for tensor in tensors if tensor is not None]
     attention = DenseAttention(scale, begin, end, soft_cap, dropout, 0 if seed is None else int(seed))
     contexts = (
-        torch.ops.attent.dense_attention(*tensors, begin, end, seed, scale, soft_cap, dropout)[0],
+        operators.dense_attention(*tensors, begin, end, seed, scale, soft_cap, dropout)[0],
         attention(*tensors),
     )
     gradient = torch.randn(contexts[0].shape, generator=torch.Generator().manual_seed(4)).to(dtype)
@@ -81,7 +81,7 @@ def test_opcheck_accepts_the_context(choice: tuple[str, ...], dtype: torch.dtype
 @pytest.mark.parametrize(("choice", "dtype", "groups"), CASES, ids=str)
 def test_opcheck_accepts_the_gradients(choice: tuple[str, ...], dtype: torch.dtype, groups: int) -> None:
     arguments = inputs(choice, dtype, groups, needs_grad=False)
-    context, statistics = torch.ops.attent.dense_attention(*arguments)
+    context, statistics = operators.dense_attention(*arguments)
     needs_grad = [tensor is not None for tensor in arguments[3:6]]
     gradient = torch.randn(context.shape).to(dtype)
     torch.library.opcheck(operators.dense_attention_backward, (gradient, context, statistics, *arguments, needs_grad))
@@ -92,19 +92,18 @@ def test_both_operators_are_checked_fast() -> None:
     torch.library.opcheck(operators.dense_attention, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
-def test_second_derivatives_raise_pytorchs_error() -> None:
+def test_second_derivatives_raise_an_error() -> None:
     arguments = inputs((), torch.float32, 2)
-    context = torch.ops.attent.dense_attention(*arguments)[0]
-    (gradient,) = torch.autograd.grad(context.square().sum(), arguments[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
-        gradient.sum().backward()
+    context = operators.dense_attention(*arguments)[0]
+    with pytest.raises(NotImplementedError, match="only first derivatives"):
+        torch.autograd.grad(context.square().sum(), arguments[0], create_graph=True)
 
 
 def test_only_the_terms_that_need_a_gradient_get_one() -> None:
     arguments = inputs(OPTIONS, torch.float32, 2, needs_grad=False)
-    context, statistics = torch.ops.attent.dense_attention(*arguments)
+    context, statistics = operators.dense_attention(*arguments)
     results = [
-        torch.ops.attent.dense_attention_backward(torch.ones_like(context), context, statistics, *arguments, needs_grad)
+        operators.dense_attention_backward(torch.ones_like(context), context, statistics, *arguments, needs_grad)
         for needs_grad in ([True] * 3, [False, True, False])
     ]
     assert [len(gradients) for gradients in results] == [6, 4]
