@@ -35,8 +35,8 @@ for settings, call, layers in (
         results = []
         for way in (compiled, lambda: call(model)):
             features = way()
-            options = {"allow_unused": True, "materialize_grads": True}
-            results.append([features, *torch.autograd.grad(features.square().sum(), list(model.parameters()), **options)])
+            options = {"inputs": list(model.parameters()), "allow_unused": True, "materialize_grads": True}
+            results.append([features, *torch.autograd.grad(features.square().sum(), **options)])
         if not is_training:
             # dropout draws other numbers in a graph
             torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)

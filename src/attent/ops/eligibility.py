@@ -25,6 +25,21 @@ TRITON_INSTALLED = find_spec("triton") is not None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def constant_in_graphs(function: Function) -> Function:
+    """Decorate a function whose result a captured graph may hold as a constant.
+
+    `torch.compiler.assume_constant_result` does the same, but imports the compiler, which takes two seconds.
+    """
+    function._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
+    return function
+
+
+@constant_in_graphs
+def is_exporting() -> bool:
+    """Return whether torch.export captures a graph; PyTorch 2.11 answers True to torch.compile as well."""
+    return torch.compiler.is_exporting()
+
+
 def is_transformed() -> bool:
     """Return whether a transform of torch.func is active."""
     return torch._C._are_functorch_transforms_active()  # pyright: ignore[reportAttributeAccessIssue]
@@ -82,16 +97,7 @@ def can_run_operator() -> bool:
 
     An exported graph holds none, and transforms and forward mode do not support them.
     """
-    return torch.compiler.is_compiling() and not (torch.compiler.is_exporting() or needs_plain_torch())
-
-
-def constant_in_graphs(function: Function) -> Function:
-    """Decorate a function whose result a captured graph may hold as a constant.
-
-    `torch.compiler.assume_constant_result` does the same, but imports the compiler, which takes two seconds.
-    """
-    function._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
-    return function
+    return torch.compiler.is_compiling() and not (is_exporting() or needs_plain_torch())
 
 
 def can_run_native(

@@ -21,7 +21,7 @@ from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared
 from attent.attention.normalizers.softmax import Softmax
 from attent.errors import ImplementationError, UnknownNameError
-from attent.ops.eligibility import is_transformed, needs_plain_torch
+from attent.ops.eligibility import is_exporting, is_transformed, needs_plain_torch
 
 # PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below this many keys; measured with
 # torch 2.13 on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45
@@ -90,12 +90,12 @@ def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
 def has_open_sizes(call: Call) -> bool:
     """Return whether a graph is exported with sizes that are known only when it runs."""
     sizes = call.batch, call.queries, call.keys
-    return torch.compiler.is_exporting() and any(isinstance(size, torch.SymInt) for size in sizes)
+    return is_exporting() and any(isinstance(size, torch.SymInt) for size in sizes)
 
 
 def reason_to_skip(name: str, call: Call) -> str | None:
     """Return why "auto" skips a backend at these shapes; None if it does not."""
-    if name == "tanh" and torch.compiler.is_exporting():
+    if name == "tanh" and is_exporting():
         return "an exported graph holds PyTorch's operators alone"
     if has_open_sizes(call):
         # sizes that are still open cannot be compared with a threshold
