@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import attend, explain, masks
+from attent.attention.backends import bands
 from attent.attention.masks import Causal, Documents, Padding, Prefix, Table, Window
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.normalizers import NORMALIZERS, TopK
@@ -158,6 +159,23 @@ def test_a_weighting_and_sequences_with_positions_of_their_own(compile_whole: An
 @pytest.mark.parametrize("name", ["seed of a tensor", "everything"])
 def test_inductor_calls_the_operator(name: str, compile_whole: Any) -> None:
     check(compile_whole, "inductor", **PLAIN[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["additive", "gated"])
+def test_tiles_of_a_large_table(name: str, compile_whole: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bands, "TILE", 40)
+    scored = score(name)
+    leaves = [(2 * drawn(B, H, length, D)).requires_grad_() for length in (TQ, TK, TK)]
+
+    def call(*tensors: Tensor) -> Tensor:
+        return attend(*tensors, score=scored, mask="causal")
+
+    compiled, operators = compile_whole(call)
+    torch.testing.assert_close(
+        context_and_gradients(compiled, leaves), context_and_gradients(call, leaves), rtol=1e-4, atol=1e-5
+    )
+    assert len(operators()) == 1
 
 
 LENGTHWISE: dict[str, Callable[[int], dict[str, Any]]] = {
