@@ -10,64 +10,36 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.library import Library, infer_schema, register_autograd, register_fake
+from torch.library import Library, register_autograd, register_fake
 
 from attent.ops.dense_attention import DenseAttention
 
-
-def _context(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    offset_bias: Tensor | None,
-    sink: Tensor | None,
-    begin: Tensor | None,
-    end: Tensor | None,
-    seed: Tensor | None,
-    scale: float,
-    soft_cap: float | None,
-    dropout: float,
-) -> tuple[Tensor, Tensor]:
-    """Return what `DenseAttention.forward` computes: the context and the statistics of its rows.
-
-    Args: those of `DenseAttention` and of its call; the seed is a tensor with one number.
-    """
-    statistics = query.new_empty(2, *query.shape[:3], dtype=torch.float32)
-    attention = _attention(begin, end, seed, scale, soft_cap, dropout)
-    return attention.forward(query, key, value, bias, offset_bias, sink, statistics), statistics
+# Those of `DenseAttention` and of its call; the seed is a tensor with one number.
+ARGUMENTS = (
+    "Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor? offset_bias, Tensor? sink, Tensor? begin, "
+    "Tensor? end, Tensor? seed, float scale, float? soft_cap, float dropout"
+)
 
 
-def _gradients(
-    gradient: Tensor,
-    context: Tensor,
-    statistics: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    offset_bias: Tensor | None,
-    sink: Tensor | None,
-    begin: Tensor | None,
-    end: Tensor | None,
-    seed: Tensor | None,
-    scale: float,
-    soft_cap: float | None,
-    dropout: float,
-    needs_grad: list[bool],
-) -> list[Tensor]:
+def _context(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """Return the context, and the statistics of the rows for the gradients."""
+    attention, tensors = _attention(*arguments)
+    statistics = tensors[0].new_empty(2, *tensors[0].shape[:3], dtype=torch.float32)
+    return attention.forward(*tensors, statistics=statistics), statistics
+
+
+def _gradients(gradient: Tensor, context: Tensor, statistics: Tensor, *inputs: Any) -> list[Tensor]:
     """Return the gradients of queries, keys and values, and of those of the biases and the sink that need one."""
+    *arguments, needs_grad = inputs
+    attention, tensors = _attention(*arguments)
     context = context.transpose(1, 2).contiguous().transpose(1, 2)
-    attention = _attention(begin, end, seed, scale, soft_cap, dropout)
-    tensors = query, key, value, bias, offset_bias, sink
     gradients = attention.backward(tensors, context, statistics, gradient, needs_grad)
     return [tensor for tensor in gradients if tensor is not None]
 
 
-def _attention(
-    begin: Tensor | None, end: Tensor | None, seed: Tensor | None, scale: float, soft_cap: float | None, dropout: float
-) -> DenseAttention:
-    return DenseAttention(scale, begin, end, soft_cap, dropout, 0 if seed is None else int(seed))
+def _attention(*arguments: Any) -> tuple[DenseAttention, list[Any]]:
+    *tensors, begin, end, seed, scale, soft_cap, dropout = arguments
+    return DenseAttention(scale, begin, end, soft_cap, dropout, 0 if seed is None else int(seed)), tensors
 
 
 def _fake_context(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
@@ -100,12 +72,16 @@ def _backward(ctx: Any, gradient: Tensor, _: None) -> tuple[Tensor | None, ...]:
 
 # not torch.library.custom_op, whose calls take 20 µs longer
 LIBRARY = Library("attent", "FRAGMENT")
-for name, function, fake in (
-    ("dense_attention", _context, _fake_context),
-    ("dense_attention_backward", _gradients, _fake_gradients),
+for name, schema, function, fake in (
+    ("dense_attention", f"({ARGUMENTS}) -> (Tensor, Tensor)", _context, _fake_context),
+    (
+        "dense_attention_backward",
+        f"(Tensor gradient, Tensor context, Tensor statistics, {ARGUMENTS}, bool[] needs_grad) -> Tensor[]",
+        _gradients,
+        _fake_gradients,
+    ),
 ):
-    tags = torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag
-    LIBRARY.define(name + infer_schema(function, mutates_args=()), tags=tags)
+    LIBRARY.define(name + schema, tags=(torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag))
     LIBRARY.impl(name, function, "CPU")
     register_fake(f"attent::{name}", fake, lib=LIBRARY)
 register_autograd("attent::dense_attention", _backward, setup_context=_save, lib=LIBRARY)
