@@ -165,18 +165,26 @@ def seconds_of_process(sides: dict[str, Callable[[], object]], seconds: float) -
     return best
 
 
+# Of matrices that fit in the cache.
+SIDE = 384
+
+
+def rates_of_products(seconds: float = 4.0) -> dict[str, float]:
+    """Return the rate of each library's product of matrices, in GFLOP/s of one thread; the highest is the peak."""
+    left, right, out = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE), torch.empty(SIDE, SIDE)
+    libraries = {"MKL": lambda: torch.mm(left, right, out=out), "oneDNN": lambda: onednn.multiply(left, right)}
+    return {name: 2 * SIDE**3 / best / 1e9 for name, best in seconds_of_process(libraries, seconds).items()}
+
+
 def share() -> None:
     """Print the forward's rate of multiply-adds beside that of a product of matrices that fit in the cache."""
     torch.set_num_threads(1)
-    side = 384
-    left, right, out = torch.randn(side, side), torch.randn(side, side), torch.empty(side, side)
-    libraries = {"MKL": lambda: torch.mm(left, right, out=out), "oneDNN": lambda: onednn.multiply(left, right)}
-    reached = {name: 2 * side**3 / best / 1e9 for name, best in seconds_of_process(libraries, 4).items()}
+    reached = rates_of_products()
     peak = max(reached.values())
     head("Share of the peak, float32, forward, 2 heads, one thread, processor time")
     said = ", ".join(f"{name} {rate:.0f}" for name, rate in reached.items())
     print(
-        f"The peak is PyTorch's faster product of {side} × {side} × {side}, GFLOP/s: {said}. Attention counts 4 · B · "
+        f"The peak is PyTorch's faster product of {SIDE} × {SIDE} × {SIDE}, GFLOP/s: {said}. Attention counts 4 · B · "
         "H · T² · D.\n"
     )
     rows = []

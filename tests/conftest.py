@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,6 +68,30 @@ updates = 2
 batch_pairs = 8
 precision = "float32"
 """
+
+
+@pytest.fixture
+def compile_whole() -> Callable[..., tuple[Any, Callable[[], list[list[str]]]]]:
+    """A function that compiles another into one graph, and returns it with a function that lists our operators in it.
+
+    There is a list for each graph that holds anything.
+    """
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch.compiler.reset()
+
+    def compiled(
+        function: Any, backend: str = "aot_eager", **options: Any
+    ) -> tuple[Any, Callable[[], list[list[str]]]]:
+        counter = CompileCounterWithBackend(backend)
+
+        def operators() -> list[list[str]]:
+            graphs = [[str(node.target) for node in graph.graph.nodes] for graph in counter.graphs]
+            return [[name for name in graph if name.startswith("attent.")] for graph in graphs if graph]
+
+        return torch.compile(function, backend=counter, fullgraph=True, **options), operators
+
+    return compiled
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_context_and_derivatives_agree_with_the_formula(kind: str) -> None:
     inputs = operands()
     heads = [tensor.transpose(1, 2) for tensor in inputs]
     leaves = [*inputs, *(tensor for tensor in (bias, offset_bias, sink) if tensor is not None)]
-    attention = DenseAttention(plain, 0.5, *bounds, soft_cap)
+    attention = DenseAttention(0.5, *bounds, soft_cap, reference=plain)
     contexts = [attention(*heads, bias, offset_bias, sink), plain(*heads, bias, offset_bias, sink)]
     torch.testing.assert_close(*contexts)
     first = [torch.autograd.grad(context.square().sum(), leaves, create_graph=True) for context in contexts]

@@ -312,7 +312,7 @@ def _bias_with_four_axes(bias: object, axes: int, scores_shape: tuple[int, int, 
         raise DTypeError(f"bias must be floating point, got {bias.dtype}; a boolean belongs to mask")
     result = bias[:, None] if bias.dim() == 3 and axes == 3 else bias[None, None] if bias.dim() == 2 else bias
     if result.dim() != 4 or any(
-        size not in (1, expected) for size, expected in zip(result.shape, scores_shape, strict=True)
+        size != 1 and size != expected for size, expected in zip(result.shape, scores_shape, strict=True)
     ):
         raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {scores_shape}, got {tuple(bias.shape)}")
     return result

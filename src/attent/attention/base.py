@@ -102,7 +102,7 @@ class Score(nn.Module):
 
         By default √Dq, between the 1 of a product and the Dq of differences.
         """
-        return max(math.isqrt(query_width), 1)
+        return max(int(math.sqrt(query_width)), 1)
 
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Compute the query's half of the score."""

@@ -105,19 +105,20 @@ class Call:
         # not clamp: PyTorch 2.15 changed its gradient at the bound
         return bias.masked_fill(bias < minimum, minimum)
 
-    def share_of_keys(self, scores: Tensor, heads: slice = slice(None)) -> Tensor:
+    def share_of_keys(self, scores: Tensor, heads: slice | None = None) -> Tensor:
         """Return the share of each row's softmax that the sink leaves to the keys, (B, H, Tq, 1).
 
         Args:
             scores: (B, H, Tq, Tk), −∞ for hidden pairs.
-            heads: the heads of these scores.
+            heads: the heads of these scores; all by default.
         """
         assert self.sink is not None
+        sink = self.sink if heads is None else self.sink[:, heads]
         # −∞ has no gradient in a row without keys
         lowest = torch.finfo(scores.dtype).min
         total = scores.masked_fill(scores < lowest, lowest).logsumexp(-1, keepdim=True)
         # not the sigmoid, whose gradient loses the digits of a small share of the sink
-        return F.softplus(self.sink[:, heads] - total).neg().exp()
+        return F.softplus(sink - total).neg().exp()
 
     def repeat_kv(self, features: Tensor) -> Tensor:
         """Return keys or values (B, G, …) repeated for the query heads that share them: (B, H, …)."""

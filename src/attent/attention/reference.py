@@ -94,11 +94,9 @@ def steps_to_weights(
     score_lowered: Callable[[LoweredSide, LoweredSide], Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Compute the steps up to the weights."""
-    intermediates = (
-        {"scores": (score_lowered or call.score.score_lowered)(query, key)}
-        if lowered
-        else call.score.steps(query.features, key.features)
-    )
+    # not `or`: PyTorch 2.11 cannot compile the truth value of a partial function
+    score_lowered = call.score.score_lowered if score_lowered is None else score_lowered
+    intermediates = {"scores": score_lowered(query, key)} if lowered else call.score.steps(query.features, key.features)
     scores, expected = _last(intermediates), (*query.features.shape[:-1], key.features.shape[-2])
     if call.score.form is None and (not isinstance(scores, Tensor) or scores.shape[-2:] != expected[-2:]):
         actual = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__

@@ -144,7 +144,11 @@ def attention(
     if (starts := options.get("cu_seq_lens_q")) is not None and position_bias is None:
         # a packed batch, whose mask would be a table of all pairs
         window = (options.get("sliding_window") or 0) - 1, 0 if is_causal else -1
-        mask, bias, is_masked_causally = key_ranges(starts, options.get("cu_seq_lens_k"), window)[0], None, False
+        mask, bias, is_masked_causally = (
+            key_ranges(queries, starts, options.get("cu_seq_lens_k"), window)[0],
+            None,
+            False,
+        )
     if is_masked_causally:
         # the queries align with the first keys; a cache of fixed length has further ones, not yet written
         key, value = key[:, :, :queries], value[:, :, :queries]

@@ -16,6 +16,7 @@ from attent.attention.base import Pairs, Position
 from attent.attention.mask_info import KeyRanges
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ImplementationError, ShapeError
+from attent.ops.eligibility import is_known_true, is_readable
 
 __all__ = ["flash_attn_varlen_func", "varlen_attn"]
 
@@ -103,14 +104,15 @@ def flash_attn_varlen_func(
 
 
 def key_ranges(
-    starts: Tensor, key_starts: Tensor | None, window: tuple[int, int], used: Tensor | None = None
+    queries: int, starts: Tensor, key_starts: Tensor | None, window: tuple[int, int], used: Tensor | None = None
 ) -> tuple[KeyRanges, Tensor, Tensor]:
     """Return the keys that each query of a packed batch sees, the key at its position, and its sequence, (Tq,) each."""
     starts, key_starts = starts.long(), (starts if key_starts is None else key_starts).long()
-    used, sequence = key_starts.diff() if used is None else used, torch.repeat_interleave(starts.diff())
+    used = key_starts.diff() if used is None else used
+    sequence = torch.repeat_interleave(starts.diff(), output_size=queries)
     begin = key_starts[:-1][sequence]
     end = begin + used[sequence]
-    position = end - (starts[1:][sequence] - torch.arange(len(sequence), device=starts.device))
+    position = end - (starts[1:][sequence] - torch.arange(queries, device=starts.device))
     first = begin if window[0] < 0 else torch.maximum(begin, position - window[0])
     last = end if window[1] < 0 else torch.minimum(end, position + window[1] + 1)
     return KeyRanges(first[None, None], last[None, None]), position, sequence
@@ -139,11 +141,13 @@ def _attend(
         ("query", query, starts),
         ("key", key, starts if key_starts is None else key_starts),
     ):
+        if not is_readable(cumulative):
+            continue
         if (int(cumulative[0]), int(cumulative[-1])) != (0, len(tensor)) or bool((cumulative.diff() < 0).any()):
             raise ShapeError(
                 f"the sequences of {name} must begin at 0, ascend and end at {len(tensor)}, got {int(cumulative[-1])}"
             )
-    mask, position, sequence = key_ranges(starts, key_starts, window, used)
+    mask, position, sequence = key_ranges(query.shape[0], starts, key_starts, window, used)
     context = attend(
         *(tensor.transpose(0, 1)[None] for tensor in (query, key, value)),
         score=ScaledDot(scale),
@@ -173,5 +177,6 @@ class _Slopes(Position):
 
     def bias_by_offset(self, offsets: Tensor) -> Tensor | None:
         """Return the bias of offsets, (H, n), if all sequences have the same slopes, and as many keys as queries."""
-        is_own = self.slopes.dim() == 1 and bool((self.position.diff() == 1).all()) and not int(self.position[0])
+        rows = torch.arange(len(self.position), device=self.position.device)
+        is_own = self.slopes.dim() == 1 and is_known_true((self.position == rows).all, rows.device)
         return -self.slopes[:, None] * offsets.abs() if is_own else None

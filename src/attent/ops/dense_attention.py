@@ -8,7 +8,7 @@ and merging heads copies nothing. The backward additionally needs the context an
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from attent.ops import native
 from attent.ops.autograd import double_backward, needs_double_backward, no_autocast
 from attent.ops.dropout import WORD, threshold
-from attent.ops.eligibility import can_run_native
+from attent.ops.eligibility import can_run_native, constant_in_graphs
 
 # In the order in which the kernel numbers its types.
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -26,6 +26,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LEAST_BIAS = torch.finfo(torch.float32).min / 2
 
 
+@constant_in_graphs
 def is_compiled() -> bool:
     """Return whether the compiled library is available."""
     return native.library() is not None
@@ -46,22 +47,23 @@ class DenseAttention:
     capped(s) = soft_cap · tanh(s / soft_cap).
 
     Args:
-        reference: a function from the arguments of `__call__` to the context in plain PyTorch, for second derivatives.
         scale: the factor on q·k.
-        begin: the first key that each query sees, int64 (B, H, Tq); all keys by default.
-        end: one past the last key that each query sees, int64 (B, H, Tq).
+        begin: the first key that each query sees, int64 (B|1, H|1, Tq|1); all keys by default.
+        end: one past the last key that each query sees, int64 (B|1, H|1, Tq|1).
         soft_cap: the bound of the scores before a bias; none by default.
         dropout: the dropout probability of the weights.
         seed: the seed for `attent.ops.dropout`.
+        reference: a function from the arguments of `__call__` to the context in plain PyTorch, for second derivatives
+            and batched gradients, which are not supported without it.
     """
 
-    reference: Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None], Tensor]
     scale: float
     begin: Tensor | None = None
     end: Tensor | None = None
     soft_cap: float | None = None
     dropout: float = 0.0
     seed: int = 0
+    reference: Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None], Tensor] | None = None
 
     def __call__(
         self,
@@ -84,7 +86,6 @@ class DenseAttention:
                 i − j + Tk − 1, float32 (H|1, Tq + Tk − 1).
             sink: a logit without a value in each head's softmax, float32 (1, H, 1, 1).
         """
-        offset_bias = None if offset_bias is None else offset_bias.contiguous()
         tensors = query, key, value, bias, offset_bias, sink
         if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
             return _DenseAttention.apply(*tensors, self)
@@ -115,6 +116,7 @@ class DenseAttention:
         if sink is not None and statistics is None:
             statistics = query.new_empty(2, *query.shape[:3], dtype=torch.float32)
         query, key, value = (_with_unit_stride(tensor) for tensor in (query, key, value))
+        offset_bias = None if offset_bias is None else offset_bias.contiguous()
         context = value.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
         layout = self._layout(query, key, value, bias, offset_bias)
         inputs = query, key, value, self.begin, self.end, bias, offset_bias
@@ -127,32 +129,41 @@ class DenseAttention:
 
     def backward(
         self,
-        tensors: tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None],
+        tensors: Sequence[Any],
         context: Tensor,
         statistics: Tensor,
         gradient: Tensor,
-        *,
-        bias_needs_grad: bool = False,
-        offset_bias_needs_grad: bool = False,
+        needs_grad: Sequence[bool],
     ) -> tuple[Tensor | None, ...]:
         """Return the gradients of the arguments of `__call__`.
 
         The first three have the memory layout of the context that `forward` returned.
+
+        Args:
+            tensors: the arguments of `__call__`.
+            context: what `forward` returned.
+            statistics: what `forward` wrote.
+            gradient: the gradient of the context.
+            needs_grad: whether bias, offset bias and sink need a gradient.
         """
-        bias, offset_bias = tensors[3:]
+        bias, offset_bias, sink = tensors[3:]
         query, key, value, gradient = (_with_unit_stride(tensor) for tensor in (*tensors[:3], gradient))
+        offset_bias = None if offset_bias is None else offset_bias.contiguous()
         gradients = [tensor.new_empty(tensor.transpose(1, 2).shape) for tensor in (query, key, value)]
-        of_bias = bias.new_empty(bias.shape) if bias is not None and bias_needs_grad else None
-        of_offset_bias = (
-            offset_bias.new_zeros(offset_bias.shape) if offset_bias is not None and offset_bias_needs_grad else None
-        )
+        of_bias = bias.new_empty(bias.shape) if bias is not None and needs_grad[0] else None
+        of_offset_bias = offset_bias.new_zeros(offset_bias.shape) if offset_bias is not None and needs_grad[1] else None
         layout = self._layout(query, key, value, bias, offset_bias, gradient, of_bias)
         inputs = query, key, value, self.begin, self.end, bias, offset_bias, context, statistics, gradient
         self._run("attent_dense_attention_gradients", *inputs, *gradients, of_bias, of_offset_bias, layout)
         # softmax gives weight to values this low only in rows without a higher one
         if of_bias is not None and bias is not None and bool((statistics[0] < LEAST_BIAS / 2).any()):
             of_bias.masked_fill_(bias < LEAST_BIAS, 0.0)
-        return *(tensor.transpose(1, 2) for tensor in gradients), of_bias, of_offset_bias
+        of_sink = None
+        if sink is not None and needs_grad[2]:
+            # the sink's weight times what the other weights give
+            mixed = (gradient.float() * context.float()).sum(-1)
+            of_sink = -(_mass(sink, statistics) * mixed).sum((0, 2))[None, :, None, None]
+        return *(tensor.transpose(1, 2) for tensor in gradients), of_bias, of_offset_bias, of_sink
 
     def _layout(
         self,
@@ -169,8 +180,8 @@ class DenseAttention:
         sizes = batch, heads, groups, queries, keys, width, value.shape[3]
         types = [DTYPES.index(tensor.dtype) for tensor in (query, key, value, value)]
         strides: list[int] = [stride for tensor in (query, key, value) for stride in tensor.stride()[:3]]
-        for tensor in (gradient, self.begin, self.end):
-            strides += (0, 0, 0) if tensor is None else tensor.stride()[:3]
+        strides += (0, 0, 0) if gradient is None else gradient.stride()[:3]
+        strides += _strides_of_shared(self.begin)[:3] + _strides_of_shared(self.end)[:3]
         strides += _strides_of_shared(bias) + _strides_of_shared(of_bias)[:3]
         if offset_bias is None:
             strides += 0, 0
@@ -197,11 +208,11 @@ def _mass(sink: Tensor, statistics: Tensor) -> Tensor:
     return ((sink[..., 0] - maximum).exp() * inverse).nan_to_num(0.0, torch.inf)
 
 
-def _strides_of_shared(bias: Tensor | None) -> list[int]:
-    """Return the strides of a bias, 0 along axes of size 1, which are broadcast."""
-    if bias is None:
+def _strides_of_shared(tensor: Tensor | None) -> list[int]:
+    """Return the strides of a bias or of a bound, 0 along axes of size 1, which are broadcast."""
+    if tensor is None:
         return [0, 0, 0, 0]
-    return [0 if size == 1 else stride for size, stride in zip(bias.shape, bias.stride(), strict=True)]
+    return [0 if size == 1 else stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
 
 
 def _with_unit_stride(tensor: Tensor) -> Tensor:
@@ -232,17 +243,7 @@ class _DenseAttention(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         # read only once, as activation checkpointing requires
         *tensors, context, statistics = ctx.saved_tensors
-        bias_needs_grad, offset_bias_needs_grad, sink_needs_grad = ctx.needs_input_grad[3:6]
+        needs_grad = ctx.needs_input_grad[3:6]
         if needs_double_backward(gradient):
-            needs_grad = True, True, True, bias_needs_grad, offset_bias_needs_grad, sink_needs_grad
-            return *double_backward(ctx.attention.reference, tensors, gradient, needs_grad), None
-        gradients = ctx.attention.backward(
-            tuple(tensors[:5]), context, statistics, gradient,
-            bias_needs_grad=bias_needs_grad, offset_bias_needs_grad=offset_bias_needs_grad,
-        )  # fmt: skip
-        of_sink = None
-        if sink_needs_grad:
-            # the sink's weight times what the other weights give
-            mixed = (gradient.float() * context.float()).sum(-1)
-            of_sink = -(_mass(tensors[5], statistics) * mixed).sum((0, 2))[None, :, None, None]
-        return *gradients, of_sink, None
+            return *double_backward(ctx.attention.reference, tensors, gradient, (True, True, True, *needs_grad)), None
+        return *ctx.attention.backward(tensors, context, statistics, gradient, needs_grad), None

@@ -116,9 +116,9 @@ def dropout(features: Tensor, probability: float) -> Tensor:
 
     Large float32 tensors on a CPU are dropped by the hash in one sweep of the library, and in another for the
     gradients. For smaller ones each feature is compared with 16 random bits, which rounds the probability, and the
-    scale with it, to a multiple of 1/65,536.
+    scale with it, to a multiple of 1/65,536. Elsewhere, and in captured graphs, PyTorch drops them.
     """
-    if features.device.type != "cpu":
+    if features.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(features, probability)
     if features.numel() >= MIN_NATIVE and can_run_native(features) and not torch.is_inference_mode_enabled():
         return _Dropout.apply(features, probability, int(torch.randint(2**31 - 1, ())))

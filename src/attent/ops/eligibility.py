@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,11 +22,27 @@ from attent.ops import native
 # The number of input features must be a multiple of this to use the processor's matrix tiles.
 AMX_WIDTH = 32
 TRITON_INSTALLED = find_spec("triton") is not None
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def constant_in_graphs(function: Function) -> Function:
+    """Decorate a function whose result a captured graph may hold as a constant.
+
+    `torch.compiler.assume_constant_result` does the same, but imports the compiler, which takes two seconds.
+    """
+    function._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
+    return function
+
+
+@constant_in_graphs
+def is_exporting() -> bool:
+    """Return whether torch.export captures a graph; PyTorch 2.11 answers True to torch.compile as well."""
+    return torch.compiler.is_exporting()
 
 
 def is_transformed() -> bool:
     """Return whether a transform of torch.func is active."""
-    return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
+    return torch._C._are_functorch_transforms_active()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def is_vmap_alone() -> bool:
@@ -73,6 +90,14 @@ def can_run_custom_function() -> bool:
     This requires that no compiler, transform or forward-mode derivative is active.
     """
     return not (torch.compiler.is_compiling() or needs_plain_torch())
+
+
+def can_run_operator() -> bool:
+    """Return whether the graph that torch.compile captures now may hold our operators.
+
+    An exported graph holds none, and transforms and forward mode do not support them.
+    """
+    return torch.compiler.is_compiling() and not (is_exporting() or needs_plain_torch())
 
 
 def can_run_native(
@@ -127,7 +152,8 @@ def processor_class() -> str:
 def can_use_amx(features: Tensor, *parameters: Tensor | None) -> bool:
     """Return whether the processor's matrix tiles (AMX) can multiply features by contiguous float32 parameters."""
     if (
-        not native.has_amx()
+        torch.compiler.is_compiling()
+        or not native.has_amx()
         or features.shape[-1] % AMX_WIDTH
         or not can_run_native(features, dtypes=(torch.float32, torch.bfloat16))
     ):

@@ -14,12 +14,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attent.attention import attend, explain, prepare
 from attent.attention.backends import dense
 from attent.attention.base import Pairs, Position
-from attent.attention.masks import Causal, Padding, PerHead, Window
+from attent.attention.masks import Causal, Documents, Padding, PerHead, Window
 from attent.attention.positions import Alibi, RelativeBias
 from attent.attention.scores import Cosine
 from attent.attention.weightings import GaussianWindow
 from attent.ops import native
 from attent.ops.dropout import keep_mask
+from attent.ops.eligibility import can_run_operator
 
 pytestmark = pytest.mark.needs_native
 B, H, TQ, TK = 2, 6, 37, 41
@@ -326,6 +327,27 @@ def test_what_follows_or_transforms_the_steps_goes_another_way() -> None:
     assert any("scaled_dot_product" in name for name in steps.names)
     with torch.inference_mode():
         torch.testing.assert_close(attend(query, key, value), right)
+
+
+@pytest.mark.parametrize("name", ["ranges", "documents", "offsets", "seed"])
+def test_a_captured_graph_computes_the_same_by_the_operator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments: dict[str, Any] = {
+        "ranges": {"mask": Causal(), "sink": torch.randn(6)},
+        "documents": {"mask": Documents(torch.arange(TK) // 3)},
+        "offsets": {"position": Alibi(), "query_start": torch.tensor([2])},
+        "seed": {"dropout": 0.3, "seed": 5},
+    }[name]
+    tensors = make_inputs(6, 8, 8)
+
+    def results() -> list[Tensor]:
+        context = attend(*tensors, **arguments)
+        return [context, *torch.autograd.grad(context.square().sum(), tensors)]
+
+    eager = results()
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(dense, "DenseAttention", pytest.fail)
+    assert can_run_operator()
+    torch.testing.assert_close(results(), eager)
 
 
 @pytest.mark.parametrize(

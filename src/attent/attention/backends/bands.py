@@ -163,7 +163,9 @@ def is_worthwhile(call: Call, max_share: float, min_pairs: int) -> bool:
         max_share: the bands must hold a smaller share of all pairs than this.
         min_pairs: the smallest number of pairs, over all sequences and heads, for which bands are considered.
     """
-    if call.mask is None or call.queries < ROWS or numbers_per_row(call, 1) * call.queries < min_pairs:
+    if torch.compiler.is_compiling() or call.mask is None or call.queries < ROWS:
+        return False
+    if numbers_per_row(call, 1) * call.queries < min_pairs:
         return False
     parts = split_into_bands(call, 1, sys.maxsize)
     return sum(band.pairs for band in parts) < max_share * call.queries * call.keys

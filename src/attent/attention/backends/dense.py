@@ -18,8 +18,9 @@ from attent.attention.backends import select, tiled
 from attent.attention.backends.sdpa import PLAIN
 from attent.attention.base import DotScore, LoweredSide, Pairs, Position
 from attent.attention.call import Call, Prepared
+from attent.ops import operators
 from attent.ops.dense_attention import DTYPES, DenseAttention, is_compiled
-from attent.ops.eligibility import can_run_native, is_transformed
+from attent.ops.eligibility import can_run_native, can_run_operator, is_known_true, is_transformed
 
 CAPABILITIES = frozenset({"bias", "dropout", "position bias", "sink", "soft cap"})
 
@@ -36,7 +37,7 @@ def unsupported(call: Call) -> str | None:
         return "there is nothing to attend to"
     if call.position is not None and _bias_by_offset(call, torch.zeros(1, dtype=torch.int64)) is None:
         return f"the bias that {type(call.position).__name__} adds depends on more than offsets, or on the sequence"
-    if can_run_native():
+    if can_run_native() or (is_compiled() and can_run_operator()):
         return None
     if torch.compiler.is_compiling() or is_compiled():
         return "it does not support forward-mode derivatives, vmap, compilers or dispatch modes"
@@ -47,14 +48,17 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     """Compute the context of each query, (B, H, Tq, Dv)."""
     assert isinstance(call.score, DotScore)
     scale = call.score.scale(call.query_width)
-    seed = 0 if call.seed is None else int(call.seed)
     begin, end, bias = _mask_terms(call)
-    dense = DenseAttention(partial(_plain, call), scale, begin, end, call.soft_cap, call.dropout, seed)
-    return dense(query, key.features, value, bias, _offset_bias(call), call.sink)
+    tensors = query, key.features, value, bias, _offset_bias(call), call.sink
+    if torch.compiler.is_compiling():
+        seed = call.seed if isinstance(call.seed, Tensor | None) else torch.full((1,), call.seed)
+        return operators.dense_attention(*tensors, begin, end, seed, scale, call.soft_cap, call.dropout)[0]
+    seed = 0 if call.seed is None else int(call.seed)
+    return DenseAttention(scale, begin, end, call.soft_cap, call.dropout, seed, partial(_plain, call))(*tensors)
 
 
 def _mask_terms(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the key ranges, (B, H, Tq) each, and the bias, (B|1, H|1, Tq|1, Tk).
+    """Return the key ranges, (B|1, H|1, Tq|1) each, and the bias, (B|1, H|1, Tq|1, Tk).
 
     The bias also describes a mask without such ranges.
     """
@@ -63,10 +67,7 @@ def _mask_terms(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None
         return None, None, bias
     if call.key_range is not None and call.key_range.exact:
         # a range that ends before it begins is empty to the kernel
-        begin, end = (
-            bound.to(torch.int64).clamp(0, call.keys).squeeze(-1).expand(call.batch, call.heads, call.queries)
-            for bound in call.key_range[:2]
-        )
+        begin, end = (bound.to(torch.int64).clamp(0, call.keys).squeeze(-1) for bound in call.key_range[:2])
         return begin, end, bias
     allowed = call.mask.allowed(call.pairs())
     allowed = allowed.expand(*allowed.shape[:3], call.keys)
@@ -88,9 +89,9 @@ def _bias_by_offset(call: Call, offsets: Tensor) -> Tensor | None:
     start = call.start
     if isinstance(start, Tensor):
         start = start.reshape(-1)
-        if bool((start != start[0]).any()):
+        if len(start) > 1 and not is_known_true((start == start[0]).all, start.device):
             return None
-        start = int(start[0])
+        start = start[0]
     return call.position.bias_by_offset(offsets - start)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from attent.ops.eligibility import processor_class
+from attent.ops.eligibility import constant_in_graphs, processor_class
 from attent.ops.onednn import using_onednn
 
 
@@ -99,6 +99,12 @@ def current_row() -> MachineRow:
     if _rows_in_use:
         return _rows_in_use[-1]
     return _calibrated_row() or ROWS[processor_class()]
+
+
+@constant_in_graphs
+def dense_keys(dtype: torch.dtype, with_gradients: bool, with_table: bool) -> int | None:
+    """Return `MachineRow.dense_keys` of the row in effect; a captured graph keeps that of its capture."""
+    return current_row().dense_keys(dtype, with_gradients=with_gradients, with_table=with_table)
 
 
 @contextmanager

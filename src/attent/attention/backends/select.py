@@ -16,13 +16,12 @@ import torch
 from torch import Tensor
 
 from attent.attention import mask_info
-from attent.attention.backends import bands
-from attent.attention.backends.heuristics import current_row
+from attent.attention.backends import bands, heuristics
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared
 from attent.attention.normalizers.softmax import Softmax
 from attent.errors import ImplementationError, UnknownNameError
-from attent.ops.eligibility import is_transformed, needs_plain_torch
+from attent.ops.eligibility import is_exporting, is_transformed, needs_plain_torch
 
 # PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below this many keys; measured with
 # torch 2.13 on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45
@@ -53,11 +52,11 @@ def _dense_keys(call: Call) -> int | None:
     if call.dropout or call.soft_cap is not None or call.position is not None:
         # PyTorch computes a table for dropout, and has no soft cap and no bias of position
         return None
-    row, with_gradients = current_row(), torch.is_grad_enabled()
-    limit = row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=True)
+    with_gradients = torch.is_grad_enabled()
+    limit = heuristics.dense_keys(call.dtype, with_gradients, with_table=True)
     if limit is None or call.keys <= limit or call.bias is not None or mask_info.needs_table(call):
         return limit
-    limit = row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=False)
+    limit = heuristics.dense_keys(call.dtype, with_gradients, with_table=False)
     # dense attention skips the pairs that ranges hide, PyTorch's does not
     return None if limit and bands.is_worthwhile(call, SPARSE, MANY) else limit
 
@@ -91,20 +90,22 @@ def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
 def has_open_sizes(call: Call) -> bool:
     """Return whether a graph is exported with sizes that are known only when it runs."""
     sizes = call.batch, call.queries, call.keys
-    return torch.compiler.is_exporting() and any(isinstance(size, torch.SymInt) for size in sizes)
+    return is_exporting() and any(isinstance(size, torch.SymInt) for size in sizes)
 
 
 def reason_to_skip(name: str, call: Call) -> str | None:
     """Return why "auto" skips a backend at these shapes; None if it does not."""
+    if name == "tanh" and is_exporting():
+        return "an exported graph holds PyTorch's operators alone"
     if has_open_sizes(call):
         # sizes that are still open cannot be compared with a threshold
-        return "the exported graph leaves sizes open, so the number of tiles is not known" if name == "tanh" else None
+        return None
     if name == "reference" and bands.numbers_per_row(call) * call.queries > bands.WHOLE * bands.TILE:
         return "it would hold the whole table of scores, which tiles do not"
     if name == "dense" and call.queries == 1:
         return "a single query does not fill its registers"
     if name == "dense" and (limit := _dense_keys(call)) is not None and call.keys > limit:
-        return f"PyTorch is faster beyond {limit} keys by the machine row {current_row().name!r}"
+        return f"PyTorch is faster beyond {limit} keys by the machine row {heuristics.current_row().name!r}"
     if name == "dense" and _has_few_scattered_pairs(call):
         return "its table of all pairs would take longer than tiles of the few that attend"
     if name == "tanh" and needs_plain_torch():

@@ -63,6 +63,9 @@ def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Var
     table = bands.WHOLE * bands.TILE
     # computing a table of a few tiles at once is faster than computing each tile twice
     is_small = bands.numbers_per_row(call, per_pair) * call.queries <= table
+    if is_small and torch.compiler.is_compiling():
+        # without ranges of rows and keys, which would bind a graph to one length
+        return Variant("single_tile", partial(_run, parts=None, score_lowered=score_lowered))
     parts = split_into_bands(call, per_pair, table if is_small or call.score_mod is not None else bands.TILE)
     name = (
         "single_tile"
@@ -75,19 +78,28 @@ def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Var
 
 
 def _run(
-    call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, parts: list[Band], score_lowered: ScoreLowered | None
+    call: Call,
+    query: Tensor,
+    key: LoweredSide,
+    value: Tensor,
+    *,
+    parts: list[Band] | None,
+    score_lowered: ScoreLowered | None,
 ) -> Tensor:
-    """Compute the context, (B, H, Tq, Dv), band by band."""
+    """Compute the context, (B, H, Tq, Dv), band by band; of all pairs at once without bands."""
 
-    def tile_context(lowered_query: LoweredSide, lowered_key: LoweredSide, value: Tensor, band: Band) -> Tensor:
-        pairs = call.pairs(*band.pairs_of(call))
+    def tile_context(lowered_query: LoweredSide, lowered_key: LoweredSide, value: Tensor, band: Band | None) -> Tensor:
+        pairs = call.pairs() if band is None else call.pairs(*band.pairs_of(call))
         allowed = call.allowed(pairs)
         steps = reference.steps_for_pairs(
             call, pairs, lowered_query, lowered_key, value, allowed, lowered=True, score_lowered=score_lowered
         )
         return steps["output"].to(call.dtype)
 
-    lowered, tiles = lower_sides(call, query, key, value), Tiles(call, parts, tile_context)
+    lowered = lower_sides(call, query, key, value)
+    if parts is None:
+        return tile_context(*lowered, None)
+    tiles = Tiles(call, parts, tile_context)
     # a single tile stays within bounds, including what autograd stores for it
     return tiles.context(lowered, parts[0]) if len(parts) == 1 else tiles.whole_context(lowered)
 
@@ -148,9 +160,11 @@ class Tiles:
 
     def differentiable_context(self, lowered: Lowered) -> Tensor:
         """Compute the context, with gradients of the lowered sides and of every other leaf that tiles use."""
+        if not can_run_custom_function():
+            return self.checkpointed_context(lowered)
         # a band without keys uses nothing
         widest = max(self.bands, key=lambda band: len(band.keys))
-        leaves = captured_leaves(self.tile, self.call, lowered, widest) if can_run_custom_function() else None
+        leaves = captured_leaves(self.tile, self.call, lowered, widest)
         if leaves is None:
             return self.checkpointed_context(lowered)
         sides = lowered.query.features, lowered.query.bias, lowered.key.features, lowered.key.bias, lowered.value

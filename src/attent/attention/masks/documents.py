@@ -47,7 +47,8 @@ class Documents(Mask):
         Exact if no document is interrupted by another.
         """
         query_documents = self._query_documents(pairs)
-        if not query_documents.numel() or not self.keys.numel():
+        if not query_documents.numel() or not self.keys.numel() or torch.compiler.is_compiling():
+            # a graph cannot depend on the number of documents
             return None
         batch = max(query_documents.shape[0], self.keys.shape[0])
         documents = int(torch.maximum(query_documents.amax(), self.keys.amax())) + 2

@@ -44,7 +44,7 @@ class Table(Mask):
         """Check that each axis is as long as that of the scores, or one."""
         shape = tuple(self.table.shape)
         full = (batch, heads, queries, keys)[-len(shape) :]
-        if any(have not in (1, need) for have, need in zip(shape, full, strict=True)):
+        if any(have != 1 and have != need for have, need in zip(shape, full, strict=True)):
             expected = f"(B|1, H|1, Tq, Tk) = {full}" if len(shape) == 4 else f"(Tq, Tk) = {full}"
             raise ShapeError(f"mask must be {expected}, got {shape}")
 
