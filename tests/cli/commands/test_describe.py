@@ -26,19 +26,3 @@ def test_the_architecture_is_drawn(attent, run_folder: Path, tmp_path: Path) -> 
     assert done.code == 0
     assert done.err == [f"drawn into {file}"]
     assert f"{run_folder.name}: " in file.read_text(encoding="utf-8")
-
-
-def test_parts_are_drawn_of_a_run_or_in_symbols(attent, run_folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "part.svg"
-    for part, title in (
-        ("attention", "Scaled dot-product attention"),
-        ("heads", "Multi-head attention"),
-        ("layer", "Transformer layers"),
-    ):
-        done = attent("describe", "--part", part, "--out", file)
-        assert (done.code, done.out, done.err) == (0, [], [f"drawn into {file}"])
-        symbols = file.read_text(encoding="utf-8")
-        assert f"<title>{title}</title>" in symbols and f">{run_folder.name}: " not in symbols
-        done = attent("describe", run_folder, "--part", part, "--out", file)
-        assert done.code == 0 and " parameters in all" in done.out[-1]
-        assert f">{run_folder.name}: " in file.read_text(encoding="utf-8")

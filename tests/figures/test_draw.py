@@ -10,17 +10,20 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from draw import draw, main
 from torch import nn
 
 from attent import MultiHeadAttention
 from attent.attention.scores import Gated, ScaledDot
 from attent.errors import ArgumentError
+from attent.models.build import build
 from attent.models.encoder import EncoderModel
 from attent.models.language_model import LanguageModel
 from attent.models.rnn import RNN
 from attent.models.settings import DecoderSettings, EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.views.blocks import draw
+from attent.runs.folder import RunConfig, RunWriter
+from attent.text.tokenizer import CharTokenizer
 from attent.views.palette import color, palette
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
@@ -203,7 +206,7 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["attention", "heads", "layer", "model"])
 def test_the_documentation_shows_the_figures_of_this_version(tmp_path: Path, part: Any) -> None:
-    """The file is what `attent describe --part PART --out docs/figures/PART.svg` writes; the model is runs/dates."""
+    """The file is what `scripts/draw.py PART --out docs/figures/PART.svg` writes; the model is runs/dates."""
     figure = FIGURES / f"{part}.svg"
     dates = {"width": 128, "feed_forward": 256, "norm": "pre", "position": "rotary", "share_embeddings": "target"}
     model = Transformer(
@@ -232,3 +235,24 @@ def test_only_attention_is_tinted_and_inputs_have_the_colors_of_their_roles(tmp_
         assert f".line.key{{stroke:{color('key', dark=is_dark)}}}" in rules
         assert f".attention{{fill:{palette(dark=is_dark)['ramp'][1]};stroke:{color('weight', dark=is_dark)}}}" in rules
     assert ".line.key{stroke-dasharray" in style
+
+
+def test_parts_are_drawn_of_a_run_or_in_symbols(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=12, heads=2)
+    tokenizers = CharTokenizer("abc"), CharTokenizer("012")
+    run, file = tmp_path / "small", tmp_path / "part.svg"
+    with RunWriter(run) as writer:
+        config = RunConfig(model=settings, tokenizers={"source": "char", "target": "char"})
+        writer.finish(config, build(settings, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
+    for part, title in (("attention", "Scaled dot-product attention"), ("layer", "Transformer layers")):
+        for options, is_named in (([], False), (["--run", str(run)], True)):
+            monkeypatch.setattr("sys.argv", ["draw", part, "--out", str(file), *options])
+            main()
+            drawn = file.read_text(encoding="utf-8")
+            assert f"<title>{title}</title>" in drawn
+            assert (">small: " in drawn) is is_named
+    monkeypatch.setattr("sys.argv", ["draw", "model", "--out", str(file)])
+    with pytest.raises(SystemExit, match="draw: a drawing of a model needs a model"):
+        main()

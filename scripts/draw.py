@@ -1,10 +1,15 @@
 """The figures of introductions to attention: an attention step by step, heads beside each other, a Transformer layer.
 
-Like the drawing of a model, they run from the input at the bottom to the output at the top; all fit a phone's screen.
+    python scripts/draw.py attention|heads|layer --out FILE.svg [--run RUN]
+
+Without a run they are drawn in symbols, with one in its numbers. Like the drawing of a model, they run from the input
+at the bottom to the output at the top; all fit a phone's screen.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +21,8 @@ from torch import Tensor, nn
 from attent.attention import reference
 from attent.attention.arguments import prepare
 from attent.attention.multihead import MultiHeadAttention
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, AttentError
+from attent.runs.folder import read
 from attent.views.architecture import (
     BOX_HEIGHT,
     GAP,
@@ -412,3 +418,21 @@ def _input(x: float, y: float, title: str, shape: str) -> list[str]:
 
 def _output(x: float, y: float, text: str) -> list[str]:
     return [arrow([(x, y), (x, y - GAP)]), text_at(x, y - GAP - 8, text, "ink", 14, anchor="middle")]
+
+
+def main() -> None:
+    """Draw the figure of a part; an error prints one line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("part", choices=get_args(Part))
+    parser.add_argument("--out", type=Path, required=True, help="FILE.svg")
+    parser.add_argument("--run", type=Path, help="run folder; symbols are drawn without one")
+    options = parser.parse_args()
+    try:
+        model = None if options.run is None else read(options.run).model
+        draw(options.part, options.out, model, options.run.resolve().name if options.run else "")
+    except AttentError as error:
+        sys.exit(f"draw: {error}")
+
+
+if __name__ == "__main__":
+    main()
