@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from attent.attention.attend import attend, explain
     from attent.attention.cache import KeyValueCache
     from attent.attention.capture.intervene import head_means, intervene
+    from attent.attention.capture.patch import logit_difference, patch
     from attent.attention.capture.watch import watch
     from attent.attention.maps.attention_map import AttentionMap
     from attent.attention.multihead import MultiHeadAttention
@@ -45,8 +46,10 @@ __all__ = [
     "intervene",
     "load",
     "load_ipython_extension",
+    "logit_difference",
     "lookup",
     "models",
+    "patch",
     "views",
     "walk",
     "watch",
@@ -67,7 +70,9 @@ _HOMES = {
     "intervene": "attent.attention.capture.intervene",
     "load": "attent.tasks.loading",
     "load_ipython_extension": "attent.views.pages.page",
+    "logit_difference": "attent.attention.capture.patch",
     "lookup": "attent.nonparametric.lookup",
+    "patch": "attent.attention.capture.patch",
     "walk": "attent.views.walk",
     "watch": "attent.attention.capture.watch",
 }

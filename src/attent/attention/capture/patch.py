@@ -1,0 +1,369 @@
+"""Activation patching: how much of a difference between two inputs each attention head carries.
+
+Sources: Meng et al. 2022 (arXiv:2202.05262), causal tracing; Wang et al. 2022 (arXiv:2211.00593), §3.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention.call import Prepared
+from attent.attention.capture.activations import (
+    ACTIVATIONS,
+    Activation,
+    ActivationRecorder,
+    ContextChange,
+    at_position,
+    mixed_contexts,
+)
+from attent.attention.capture.coverage import advice, attention_paths
+from attent.attention.capture.effects import EffectFile, HeadEffect, PatchEffects, model_digest, tensor_digest
+from attent.attention.capture.stack import LayerStack, StackRun, is_near, output_layer
+from attent.attention.capture.watch import module_paths
+from attent.errors import ArgumentError, ShapeError, UnseenError, check_known
+
+Direction = Literal["denoise", "noise"]
+Inputs = Mapping[str, Any] | Tensor
+Token = int | Tensor
+Metric = Callable[[Any], Any] | tuple[Token, Token]
+# Maximum tokens of patched copies that run through the layers in one batch.
+BATCH_TOKENS = 2048
+# Errors of a model's own code if a layer runs on other positions than all.
+RUNTIME_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError)
+
+
+@dataclass(frozen=True)
+class logit_difference:  # noqa: N801 - used like a function: attent.logit_difference(right, wrong)
+    """The logit of one token minus that of another, for each sequence: a metric for `patch`.
+
+    Args:
+        right: the id of the first token, or one for each sequence, (B,).
+        wrong: likewise, that of the second.
+        position: the position of the logits.
+    """
+
+    right: Token
+    wrong: Token
+    position: int = -1
+
+    def __call__(self, output: Any) -> Tensor:
+        """Return the differences (B,) of logits (B, T, V) or (B, V), or of an output that has such `logits`."""
+        logits = output if isinstance(output, Tensor) else output.logits
+        if logits.dim() == 3:
+            logits = logits[:, 0 if logits.shape[1] == 1 else self.position]
+        tokens = (torch.as_tensor(token, device=logits.device) for token in (self.right, self.wrong))
+        right, wrong = (logits.gather(1, ids.reshape(-1, 1).expand(len(logits), 1)) for ids in tokens)
+        return (right - wrong)[:, 0]
+
+
+@dataclass
+class Record:
+    """A recorded run.
+
+    Args:
+        arguments: the model's inputs by name.
+        values: the metric, (B,).
+        contexts: the contexts of each attention module, (B, H, T, Dv), in order.
+        calls: its queries, keys and values, by path, if they were needed.
+        run: the run of the stack; None if the model runs as a whole.
+    """
+
+    arguments: Mapping[str, Any]
+    values: Tensor
+    contexts: dict[str, Tensor]
+    calls: dict[str, Prepared]
+    run: StackRun | None
+
+
+class Experiment:
+    """Runs of one model on clean and corrupt inputs, and on one of them with contexts replaced.
+
+    Args:
+        model: the model.
+        metric: see `patch`.
+        positions: see `patch`.
+        has_calls: whether queries, keys and values are needed.
+    """
+
+    def __init__(
+        self, model: nn.Module, metric: Metric, positions: Sequence[int] | None = None, *, has_calls: bool
+    ) -> None:
+        if not isinstance(model, nn.Module) or any(module.training for module in model.modules()):
+            raise ArgumentError("patching takes a model in evaluation mode: call model.eval() first")
+        self.model, self._has_calls = model, has_calls
+        self.metric = logit_difference(metric[0], metric[1]) if isinstance(metric, tuple) else metric
+        self._positions = [self.metric.position] if isinstance(self.metric, logit_difference) else positions
+        self._rows: list[int] | None = None
+        self._trims = True
+        try:
+            self.stack = LayerStack.of(model)
+        except ArgumentError:
+            self.stack = None
+
+    def arguments(self, clean: Inputs, corrupt: Inputs) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return both inputs by name.
+
+        Raises:
+            ShapeError: they differ in names or shapes.
+        """
+        known = inspect.signature(self.model.forward).parameters
+        name = next(iter(known))
+        both = [{name: side} if isinstance(side, Tensor) else dict(side) for side in (clean, corrupt)]
+        shapes = [
+            {key: tuple(value.shape) for key, value in side.items() if isinstance(value, Tensor)} for side in both
+        ]
+        if shapes[0] != shapes[1] or both[0].keys() != both[1].keys():
+            raise ShapeError(f"clean and corrupt inputs must have the same shapes, got {shapes[0]} and {shapes[1]}")
+        lengths = [shape[1] for key, shape in shapes[0].items() if key in ("input_ids", "inputs_embeds")]
+        if self._positions is not None and lengths and output_layer(self.model) is not None:
+            self._rows = [position % lengths[0] for position in self._positions]
+        extra = {"use_cache": False} if "use_cache" in known else {}
+        return extra | both[0], extra | both[1]
+
+    def record(self, arguments: Mapping[str, Any], *, states: bool) -> Record:
+        """Run the model and record its heads; with `states`, also what patched runs start from.
+
+        Raises:
+            UnseenError: its attention cannot be read.
+        """
+        if self.stack is not None:
+            try:
+                return self._record(self.stack, arguments, states=states)
+            except ArgumentError:
+                # its layers do not run as a stack: each run is a whole one
+                self.stack = None
+        with self._recorder() as recorder:
+            output = self.model(**arguments)
+        return self._checked(Record(arguments, self.measure(output), recorder.contexts, recorder.calls, None))
+
+    def _record(self, stack: LayerStack, arguments: Mapping[str, Any], *, states: bool) -> Record:
+        recorder = self._recorder()
+        with recorder if self._has_calls else nullcontext():
+            run = stack.record(arguments, self._rows, states=states)
+        merged = zip(stack.paths, run.contexts, strict=True)
+        contexts = {path: context.unflatten(-1, (stack.heads, -1)).transpose(1, 2) for path, context in merged}
+        values, run.output = self.measure(run.output), None
+        return self._checked(Record(arguments, values, contexts, recorder.calls, run))
+
+    def _recorder(self) -> ActivationRecorder:
+        return ActivationRecorder(self.model, has_calls=self._has_calls)
+
+    def _checked(self, record: Record) -> Record:
+        """Return a record; raise UnseenError if it lacks what is to be patched."""
+        missing = [path for path in record.contexts if self._has_calls and path not in record.calls]
+        if missing or not record.contexts:
+            models = [owner for owner in self.model.modules() if hasattr(owner, "set_attn_implementation")]
+            path = missing[0] if missing else next(iter(attention_paths(module_paths(self.model))), "")
+            reason = advice(self.model.get_submodule(path), models)
+            raise UnseenError(f"attention of {path or 'the model'} cannot be patched: {reason}")
+        return record
+
+    def resumable(self, base: Record) -> Record:
+        """Return a record whose stack resumes to the recorded metric, or one without a stack if it does not."""
+        stack, run = self.stack, base.run
+        if stack is None or run is None:
+            return base
+        last = len(stack.layers) - 1
+        for self._trims in (True, False):
+            try:
+                ends = [
+                    self._resumed(stack, run, last // 2, {}),
+                    self._resumed(stack, run, last, {last: run.attention[last]}),
+                ]
+                if all(is_near(self.measure(end), base.values) for end in ends):
+                    return base
+            except RUNTIME_ERRORS:
+                continue
+        self.stack = None
+        return self.record(base.arguments, states=False)
+
+    def _resumed(
+        self, stack: LayerStack, run: StackRun, layer: int, replaced: Mapping[int, Tensor], copies: int = 1
+    ) -> Any:
+        return stack.resume(run, layer, replaced, self._rows, copies, trims=self._trims)
+
+    def measure(self, output: Any) -> Tensor:
+        """Return the metric of an output, (B,) or (1,) in float64.
+
+        Raises:
+            ShapeError: it is not one number, or one for each pair.
+        """
+        value = torch.as_tensor(self.metric(output)).detach().double().cpu()
+        if value.dim() > 1:
+            raise ShapeError(f"the metric must be one number, or one for each pair, (B,), got {tuple(value.shape)}")
+        return value.reshape(-1)
+
+    def batch_size(self, base: Record) -> int:
+        """Return the number of patched copies that run in one batch."""
+        context = next(iter(base.contexts.values()))
+        tokens = context.shape[0] * context.shape[2]
+        can_split = self.stack is not None and isinstance(self.metric, logit_difference)
+        return max(BATCH_TOKENS // tokens, 1) if can_split else 1
+
+    def patched(self, base: Record, layer: int, changes: Sequence[tuple[int, Tensor]]) -> list[Tensor]:
+        """Return the metric (B,) of runs that each have one head's context replaced.
+
+        Args:
+            base: the run.
+            layer: the number of the attention module.
+            changes: the head and its new context (B, T, Dv) of each run; at most `batch_size` of them.
+        """
+        path, contexts = [*base.contexts.items()][layer]
+        if self.stack is None or base.run is None:
+            values: list[Tensor] = []
+            for head, new in changes:
+                index = torch.tensor([head], device=new.device)
+                with ContextChange(self.model, {path: lambda own, _: own.index_copy(1, index, new[:, None])}):  # noqa: B023
+                    values.append(self.measure(self.model(**base.arguments)))
+            return values
+        own = base.run.attention[layer]
+        outputs = [own + self.stack.output_change(layer, head, new - contexts[:, head]) for head, new in changes]
+        output = self._resumed(self.stack, base.run, layer, {layer: torch.cat(outputs)}, len(changes))
+        if len(changes) == 1:
+            return [self.measure(output)]
+        logits = output if isinstance(output, Tensor) else output.logits
+        return [self.measure(part) for part in logits.chunk(len(changes))]
+
+
+@torch.no_grad()
+def patch(
+    model: nn.Module,
+    clean: Inputs,
+    corrupt: Inputs,
+    metric: Metric,
+    *,
+    activation: Activation = "output",
+    direction: Direction = "denoise",
+    by_position: bool = False,
+    positions: Sequence[int] | None = None,
+    file: Path | str | None = None,
+    on_effect: Callable[[HeadEffect, int], None] = lambda effect, total: None,
+) -> PatchEffects:
+    """Patch each head of one run with its activation in another run, one at a time, and measure the output.
+
+    By default, an activation of the clean run is put into the corrupt run ("denoise"); "noise" is the reverse. Every
+    later layer is computed again from there, by the model's own code, and the layers below are not: the result is that
+    of whole runs, up to rounding.
+
+    Activations are a head's "output" (its context, before W^O), its attention "weights", and its "queries", "keys" or
+    "values", also where heads share them. Outputs of a Hugging Face model can be patched whatever computes its
+    attention; the others need attention that `attent.watch` sees.
+
+    Example:
+        >>> effects = attent.patch(model, clean_ids, corrupt_ids, (mary, john))
+        >>> print(effects)
+        >>> effects.top(3)
+
+    Args:
+        model: a model in evaluation mode.
+        clean: its inputs by name, or token ids (B, T).
+        corrupt: inputs of the same shapes.
+        metric: a function of the model's output that returns one number per pair, (B,), or one number; or two token ids
+            (each also (B,)): the difference of their logits at the last position, as by `attent.logit_difference`.
+        activation: what to patch.
+        direction: "denoise" or "noise".
+        by_position: whether to patch each position by itself: a query's output, weights or queries, or a key's keys or
+            values.
+        positions: the only positions of the logits that a metric of your own reads. The output that it gets then has
+            logits of these alone, which takes less time.
+        file: a file of JSON lines, to which each value is written when it is computed. The same call continues it.
+        on_effect: called with each effect when it is computed, and with their total number.
+
+    Raises:
+        ArgumentError: the model is in training mode or compiled, the metric is the same for both inputs, or the file
+            belongs to another patching.
+        ShapeError: inputs differ in shape, or the metric has the wrong one.
+        UnseenError: attention cannot be read.
+        UnknownNameError: there is no such activation or direction.
+    """
+    check_known("activation", activation, ACTIVATIONS)
+    check_known("direction", direction, ("denoise", "noise"))
+    experiment = Experiment(model, metric, positions, has_calls=activation != "output")
+    inputs = experiment.arguments(clean, corrupt)
+    base, source = recorded(experiment, inputs, direction)
+    clean_values, corrupt_values = (base.values, source.values)[:: 1 if direction == "noise" else -1]
+    context = next(iter(base.contexts.values()))
+    heads, places = context.shape[1], [*range(context.shape[2])] if by_position else [None]
+    summary = PatchEffects(activation, direction, (*base.contexts,), clean_values, corrupt_values, torch.empty(0))
+    total, cells = len(summary.paths) * heads * len(places), list[Tensor]()
+    with nullcontext() if file is None else EffectFile(file, _facts(experiment, inputs, summary, by_position)) as store:
+        for layer, path in enumerate(summary.paths):
+            patches = _patches(base, source, path, activation, places)
+            while batch := [*islice(patches, experiment.batch_size(base))]:
+                keys = [(layer, head, place) for head, place, _ in batch]
+                values = [None if store is None else store.values.get(key) for key in keys]
+                if None in values:
+                    values = experiment.patched(base, layer, [(head, context()) for head, _, context in batch])
+                for key, value in zip(keys, values, strict=True):
+                    cells.append(torch.as_tensor(value, dtype=torch.float64))
+                    if store is not None and key not in store.values:
+                        store.write(*key, cells[-1].tolist())
+                    on_effect(HeadEffect(path, *key, summary.effects_of(cells[-1]).item()), total)
+    # places vary slowest within a layer
+    shape = len(summary.paths), len(places), heads, -1
+    stacked = torch.stack(cells).reshape(shape).transpose(1, 2)
+    return replace(summary, values=stacked if by_position else stacked[:, :, 0])
+
+
+def recorded(
+    experiment: Experiment, inputs: tuple[Mapping[str, Any], Mapping[str, Any]], direction: Direction
+) -> tuple[Record, Record]:
+    """Return the run that is patched, and the run that activations are taken from.
+
+    Raises:
+        ArgumentError: the metric is the same for both.
+    """
+    source, own = inputs if direction == "denoise" else inputs[::-1]
+    record = experiment.record(source, states=False)
+    base = experiment.resumable(experiment.record(own, states=True))
+    if base.values.mean() == record.values.mean():
+        raise ArgumentError(f"the metric is {base.values.mean():.4g} for both inputs: no patch has an effect")
+    return base, record
+
+
+def _patches(
+    base: Record, source: Record, path: str, activation: Activation, places: Sequence[int | None]
+) -> Iterator[tuple[int, int | None, Callable[[], Tensor]]]:
+    """Yield every head and place with a function that returns the head's new context (B, T, Dv)."""
+    own = base.contexts[path]
+    for place in places:
+
+        @cache
+        def contexts(place: int | None = place) -> Tensor:
+            if activation == "output":
+                return at_position(own, source.contexts[path], place)
+            mixed = mixed_contexts(activation, base.calls[path], source.calls[path], place)
+            return mixed if activation in ("keys", "values") else at_position(own, mixed, place)
+
+        for head in range(own.shape[1]):
+            yield head, place, lambda head=head, contexts=contexts: contexts()[:, head]
+
+
+def _facts(
+    experiment: Experiment,
+    inputs: tuple[Mapping[str, Any], Mapping[str, Any]],
+    summary: PatchEffects,
+    by_position: bool,
+) -> dict[str, Any]:
+    """Return everything that the values of a file depend on."""
+    metric = experiment.metric
+    name = getattr(metric, "__qualname__", type(metric).__name__)
+    return {
+        "format": 1,
+        "model": model_digest(experiment.model),
+        "inputs": [tensor_digest(side.items()) for side in inputs],
+        "metric": tensor_digest(vars(metric).items()) if isinstance(metric, logit_difference) else name,
+        "activation": summary.activation,
+        "direction": summary.direction,
+        "by_position": by_position,
+    }
