@@ -75,7 +75,8 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     }, "model.layers.{}.self_attn"),
     "gpt_oss": ("GptOss", "GptOssForCausalLM", {
         **GROUPED, "num_hidden_layers": 3, "head_dim": 4, "sliding_window": 3, "num_local_experts": 4,
-        "num_experts_per_tok": 2, "intermediate_size": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+        "num_experts_per_tok": 2, "intermediate_size": 16,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
     }, "model.layers.{}.self_attn"),
     "phi": ("Phi", "PhiForCausalLM", {
         **GROUPED, "num_hidden_layers": 3, "num_key_value_heads": 6,

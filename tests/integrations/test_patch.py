@@ -17,7 +17,10 @@ from attent.errors import UnseenError
 
 RIGHT, WRONG = torch.tensor([3, 5, 7, 11]), 4
 ATTENDING = ("gpt2", "llama", "qwen3", "gemma3", "gpt_oss", "phi")
-IMPLEMENTATIONS = [*((name, "attent") for name in ATTENDING), *((name, "sdpa") for name in ATTENDING if name != "gpt_oss")]
+IMPLEMENTATIONS = [
+    *((name, "attent") for name in ATTENDING),
+    *((name, "sdpa") for name in ATTENDING if name != "gpt_oss"),
+]
 
 
 def difference(logits: Tensor) -> Tensor:
@@ -143,10 +146,11 @@ def test_effects_are_those_of_whole_runs_with_hooks(
 @torch.no_grad()
 def test_layers_below_are_left_out_and_the_last_one_computes_one_position(decoder: Any) -> None:
     own, runs = decoder("gpt2", "sdpa"), []
-    handles = [
-        block.mlp.register_forward_hook(lambda _, args, __, number=number: runs.append((number, args[0].shape[:2].numel())))
-        for number, block in enumerate(own.model.transformer.h)
-    ]
+
+    def count(number: int) -> Callable[..., None]:
+        return lambda _, args, __: runs.append((number, args[0].shape[:2].numel()))
+
+    handles = [block.mlp.register_forward_hook(count(number)) for number, block in enumerate(own.model.transformer.h)]
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(patching, "BATCH_TOKENS", 1)
         attent.patch(own.model, own.clean, own.corrupt, (RIGHT, WRONG))

@@ -17,9 +17,9 @@ from torch.utils.hooks import RemovableHandle
 
 from attent.attention.call import Prepared
 from attent.attention.capture.changed_calls import FUSED_MODULE
-from attent.attention.capture.coverage import advice, attention_paths, is_compiled
+from attent.attention.capture.coverage import advice, attention_paths, is_compiled, module_paths
 from attent.attention.capture.interventions import INTERVENTIONS, HeadChange, Intervention, RowFunction, change_heads
-from attent.attention.capture.watch import PATCHER, module_paths
+from attent.attention.capture.watch import PATCHER
 from attent.errors import ArgumentError, UnknownNameError, UnseenError, check_index, check_known
 
 CHANGES = ("zero", "uniform", "mean")

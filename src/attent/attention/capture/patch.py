@@ -26,10 +26,9 @@ from attent.attention.capture.activations import (
     at_position,
     mixed_contexts,
 )
-from attent.attention.capture.coverage import advice, attention_paths
+from attent.attention.capture.coverage import advice, attention_paths, module_paths
 from attent.attention.capture.effects import EffectFile, HeadEffect, PatchEffects, model_digest, tensor_digest
 from attent.attention.capture.stack import LayerStack, StackRun, is_near, output_layer
-from attent.attention.capture.watch import module_paths
 from attent.errors import ArgumentError, ShapeError, UnseenError, check_known
 
 Direction = Literal["denoise", "noise"]

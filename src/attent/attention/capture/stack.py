@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from attent.attention.capture.coverage import attention_paths
+from attent.attention.capture.coverage import attention_paths, module_paths
 from attent.attention.capture.derived_maps import linear_weight, projection_layer
-from attent.attention.capture.watch import module_paths
 from attent.errors import ArgumentError
 
 Wrap = Callable[[Tensor], Any]
@@ -107,13 +106,13 @@ class LayerStack:
 
         def keep_attention(module: nn.Module, args: Any, output: Any) -> None:
             run.attention.append(first_of(output))
-            run.attention_wraps.append(_wrap_of(output))
+            run.attention_wraps.append(wrap_of(output))
 
         def keep_input(module: nn.Module, args: Any, keywords: Mapping[str, Any]) -> None:
-            run.inputs.append(_hidden_states(args, keywords))
+            run.inputs.append(hidden_states(args, keywords))
 
         def keep_output(module: nn.Module, args: Any, output: Any) -> None:
-            run.wraps.append(_wrap_of(output))
+            run.wraps.append(wrap_of(output))
 
         for layer, attention, projection in zip(self.layers, self.attention, self.projections, strict=True):
             handles.append(projection.register_forward_pre_hook(lambda _, args: run.contexts.append(args[0])))
@@ -206,7 +205,7 @@ class LayerStack:
             raise _AttentionOutput(first_of(attend(*args, **keywords)))
 
         def run_last(*args: Any, **keywords: Any) -> Any:
-            hidden, attended = _hidden_states(args, keywords), output
+            hidden, attended = hidden_states(args, keywords), output
             if attended is None:
                 try:
                     with replaced_forwards({attention: stop}):
@@ -273,7 +272,8 @@ def repeated(tensor: Tensor, copies: int) -> Tensor:
     return tensor if copies == 1 else tensor.repeat(copies, *[1] * (tensor.dim() - 1))
 
 
-def _wrap_of(output: Any) -> Wrap:
+def wrap_of(output: Any) -> Wrap:
+    """Return a function that puts a tensor in place of the first of a module's output."""
     if isinstance(output, Tensor):
         return lambda first: first
     kind, rest = type(output), output[1:]
@@ -284,7 +284,8 @@ def _constant(value: Any) -> Callable[..., Any]:
     return lambda *_, **__: value
 
 
-def _hidden_states(args: Sequence[Any], keywords: Mapping[str, Any]) -> Tensor:
+def hidden_states(args: Sequence[Any], keywords: Mapping[str, Any]) -> Tensor:
+    """Return the hidden states among the arguments of a layer."""
     return args[0] if args else keywords["hidden_states"]
 
 
