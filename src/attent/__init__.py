@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attent.attention.cache import KeyValueCache
     from attent.attention.capture.intervene import head_means, intervene
     from attent.attention.capture.patch import logit_difference, patch
+    from attent.attention.capture.path_patch import patch_paths
     from attent.attention.capture.watch import watch
     from attent.attention.maps.attention_map import AttentionMap
     from attent.attention.multihead import MultiHeadAttention
@@ -50,6 +51,7 @@ __all__ = [
     "lookup",
     "models",
     "patch",
+    "patch_paths",
     "views",
     "walk",
     "watch",
@@ -73,6 +75,7 @@ _HOMES = {
     "logit_difference": "attent.attention.capture.patch",
     "lookup": "attent.nonparametric.lookup",
     "patch": "attent.attention.capture.patch",
+    "patch_paths": "attent.attention.capture.path_patch",
     "walk": "attent.views.walk",
     "watch": "attent.attention.capture.watch",
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -158,3 +159,84 @@ def test_layers_below_are_left_out_and_the_last_one_computes_one_position(decode
         handle.remove()
     heads = [[(0, 28), (1, 28), (2, 4)], [(1, 28), (2, 4)], [(2, 4)]]
     assert runs[-9 * 2 :] == [run for layer in heads for run in layer * 3]
+
+
+def paths_by_hooks(decoder: Any, sender: tuple[int, int], receivers: list[tuple[int, int]], into: str) -> Tensor:
+    """The effect of a sender by whole runs of an eager model: freeze, record, patch (Wang et al. 2022, §3.1)."""
+    model, paths = decoder.model, decoder.paths
+    heads = model.config.num_attention_heads
+    (layer, head), contexts, frozen = sender, list[Tensor](), dict[str, Tensor]()
+    with projected(model, paths[layer], contexts.append):  # pyright: ignore[reportArgumentType]
+        model(decoder.clean)
+    modules = {path: model.get_submodule(path) for path in paths}
+    hooks = [
+        module.register_forward_hook(lambda *call, path=path: frozen.update({path: call[2][0]}))
+        for path, module in modules.items()
+    ]
+    model(decoder.corrupt)
+    for hook in hooks:
+        hook.remove()
+    hooks = [
+        module.register_forward_hook(lambda *call, path=path: type(call[2])((frozen[path], *call[2][1:])))
+        for path, module in modules.items()
+        if path != paths[layer]
+    ]
+    sides: dict[str, tuple[Tensor, ...]] = {}
+
+    def put(context: Tensor) -> Tensor:
+        own, new = (part.clone().unflatten(-1, (heads, -1)) for part in (context, contexts[0]))
+        own[:, :, head] = new[:, :, head]
+        return own.flatten(2)
+
+    with ExitStack() as stack:
+        stack.enter_context(projected(model, paths[layer], put))
+        for number in {number for number, _ in receivers}:
+            keep = lambda _, *parts, number=number: sides.update({number: parts[:3]})  # noqa: E731
+            stack.enter_context(attending(model, paths[number], keep))
+        logits = model(decoder.corrupt).logits
+    for hook in hooks:
+        hook.remove()
+    if not receivers:
+        return difference(logits)
+
+    def receive(number: int, attend: Any, query: Tensor, key: Tensor, value: Tensor, context: Tensor) -> Tensor:
+        new = {"queries": query, "keys": key, "values": value}
+        new[into] = sides[number][["queries", "keys", "values"].index(into)]
+        mixed, context = attend(*new.values()), context.clone()
+        for own, receiver in receivers:
+            if own == number:
+                context[:, :, receiver] = mixed[:, :, receiver]
+        return context
+
+    with ExitStack() as stack:
+        for number in {number for number, _ in receivers if number > layer}:
+            stack.enter_context(attending(model, paths[number], partial(receive, number)))
+        return difference(model(decoder.corrupt).logits)
+
+
+@pytest.mark.parametrize("into", ["queries", "keys", "values"])
+@pytest.mark.parametrize(("name", "implementation"), IMPLEMENTATIONS)
+@torch.no_grad()
+def test_paths_are_those_of_whole_runs_with_hooks(decoder: Any, name: str, implementation: str, into: Any) -> None:
+    eager, own = decoder(name, "eager"), decoder(name, implementation)
+    receivers = [(1, 1), (2, 0), (2, 2)]
+    result = attent.patch_paths(own.model, own.clean, own.corrupt, (RIGHT, WRONG), receivers, into=into)
+    direct = attent.patch_paths(own.model, own.clean, own.corrupt, (RIGHT, WRONG))
+    for sender in ((0, 0), (0, 2), (1, 1)):
+        for expected, values in ((receivers, result.values), ([], direct.values)):
+            plain = paths_by_hooks(eager, sender, expected, into)
+            torch.testing.assert_close(values[sender].float(), plain, atol=1e-5, rtol=1e-5)
+    assert torch.equal(result.values[2], result.corrupt.expand_as(result.values[2]))
+    moves = [(values - result.corrupt).abs().max() for values in (result.values[0], result.values[1], direct.values[2])]
+    assert min(moves) > 1e-3
+
+
+@torch.no_grad()
+def test_an_attention_that_computes_itself_has_outputs_and_paths_to_the_logits_alone(decoder: Any) -> None:
+    own = decoder("openai", "eager")
+    result = attent.patch_paths(own.model, own.clean, own.corrupt, (RIGHT, WRONG))
+    for sender in ((0, 0), (2, 1)):
+        plain = paths_by_hooks(own, sender, [], "keys")
+        torch.testing.assert_close(result.values[sender].float(), plain, atol=1e-5, rtol=1e-5)
+    with pytest.raises(UnseenError, match="cannot be patched"):
+        attent.patch_paths(own.model, own.clean, own.corrupt, (RIGHT, WRONG), [(1, 0)])

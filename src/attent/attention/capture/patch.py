@@ -38,7 +38,7 @@ Metric = Callable[[Any], Any] | tuple[Token, Token]
 # Maximum tokens of patched copies that run through the layers in one batch.
 BATCH_TOKENS = 2048
 # Errors of a model's own code if a layer runs on other positions than all.
-RUNTIME_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError)
+RUNTIME_ERRORS = (RuntimeError, TypeError, ValueError, IndexError)
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,8 @@ class Experiment:
         for self._trims in (True, False):
             try:
                 ends = [
-                    self._resumed(stack, run, last // 2, {}),
-                    self._resumed(stack, run, last, {last: run.attention[last]}),
+                    self.resumed(base, last // 2, {}),
+                    self.resumed(base, last, {last: run.attention[last]}),
                 ]
                 if all(is_near(self.measure(end), base.values) for end in ends):
                     return base
@@ -186,10 +186,10 @@ class Experiment:
         self.stack = None
         return self.record(base.arguments, states=False)
 
-    def _resumed(
-        self, stack: LayerStack, run: StackRun, layer: int, replaced: Mapping[int, Tensor], copies: int = 1
-    ) -> Any:
-        return stack.resume(run, layer, replaced, self._rows, copies, trims=self._trims)
+    def resumed(self, base: Record, layer: int, replaced: Mapping[int, Tensor], copies: int = 1) -> Any:
+        """Return the output of the run resumed from a layer; see `LayerStack.resume`."""
+        assert self.stack is not None and base.run is not None
+        return self.stack.resume(base.run, layer, replaced, self._rows, copies, trims=self._trims)
 
     def measure(self, output: Any) -> Tensor:
         """Return the metric of an output, (B,) or (1,) in float64.
@@ -227,7 +227,7 @@ class Experiment:
             return values
         own = base.run.attention[layer]
         outputs = [own + self.stack.output_change(layer, head, new - contexts[:, head]) for head, new in changes]
-        output = self._resumed(self.stack, base.run, layer, {layer: torch.cat(outputs)}, len(changes))
+        output = self.resumed(base, layer, {layer: torch.cat(outputs)}, len(changes))
         if len(changes) == 1:
             return [self.measure(output)]
         logits = output if isinstance(output, Tensor) else output.logits
@@ -290,10 +290,9 @@ def patch(
     experiment = Experiment(model, metric, positions, has_calls=activation != "output")
     inputs = experiment.arguments(clean, corrupt)
     base, source = recorded(experiment, inputs, direction)
-    clean_values, corrupt_values = (base.values, source.values)[:: 1 if direction == "noise" else -1]
     context = next(iter(base.contexts.values()))
     heads, places = context.shape[1], [*range(context.shape[2])] if by_position else [None]
-    summary = PatchEffects(activation, direction, (*base.contexts,), clean_values, corrupt_values, torch.empty(0))
+    summary = summarized(base, source, activation, direction)
     total, cells = len(summary.paths) * heads * len(places), list[Tensor]()
     with nullcontext() if file is None else EffectFile(file, _facts(experiment, inputs, summary, by_position)) as store:
         for layer, path in enumerate(summary.paths):
@@ -328,6 +327,12 @@ def recorded(
     if base.values.mean() == record.values.mean():
         raise ArgumentError(f"the metric is {base.values.mean():.4g} for both inputs: no patch has an effect")
     return base, record
+
+
+def summarized(base: Record, source: Record, activation: str, direction: Direction) -> PatchEffects:
+    """Return effects without values yet."""
+    clean, corrupt = (base, source) if direction == "noise" else (source, base)
+    return PatchEffects(activation, direction, (*base.contexts,), clean.values, corrupt.values, torch.empty(0))
 
 
 def _patches(
