@@ -31,6 +31,8 @@ Reads = Literal["text", "text and translation", "picture"]
 NEED, EXTRA = "Hugging Face's models need transformers", "transformers"
 # Suffix of the names of classes that predict masked words.
 MASKED = "ForMaskedLM"
+# Suffixes of the names of classes that predict the next token.
+CAUSAL = ("ForCausalLM", "LMHeadModel")
 # Suffix of the names of classes that are only the encoder of an encoder–decoder.
 ENCODER = "EncoderModel"
 PROCESSOR = "preprocessor_config.json"
@@ -325,6 +327,8 @@ def _classes(transformers: Any, config: Any, folder: Path) -> tuple[Reads, Any, 
         return "text and translation", transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer
     if (folder / PROCESSOR).exists() and hasattr(config, "patch_size"):
         return "picture", transformers.AutoModel, transformers.AutoImageProcessor
+    if any(name.endswith(CAUSAL) for name in config.architectures or ()):
+        return "text", transformers.AutoModelForCausalLM, transformers.AutoTokenizer
     is_masked = any(name.endswith(MASKED) for name in config.architectures or ())
     model_class = transformers.AutoModelForMaskedLM if is_masked else transformers.AutoModel
     return "text", model_class, transformers.AutoTokenizer
