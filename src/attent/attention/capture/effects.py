@@ -75,7 +75,7 @@ class PatchEffects:
     def top(self, count: int = 10) -> list[HeadEffect]:
         """Return the patches that move the metric most, largest first, in either sense."""
         effects = self.effects
-        moves = (effects - (self.direction == "noise")).abs().flatten()
+        moves = (effects - float(self.direction == "noise")).abs().flatten()
         result: list[HeadEffect] = []
         for index in moves.argsort(descending=True, stable=True)[:count]:
             layer, head, *position = map(int, torch.unravel_index(index, effects.shape))
@@ -93,7 +93,7 @@ class PatchEffects:
         """Return a table of layers × heads; by position, the largest effect of each head, and the first ten patches."""
         effects, lines = self.effects, list[str]()
         if effects.dim() == 3:
-            move = (effects - (self.direction == "noise")).abs().argmax(-1, keepdim=True)
+            move = (effects - float(self.direction == "noise")).abs().argmax(-1, keepdim=True)
             for path, _, head, position, effect in self.top():
                 lines.append(f"{path}, head {head}, position {position}: {effect:+.3f}")
             effects = effects.gather(-1, move)[..., 0]
