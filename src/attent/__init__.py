@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from attent import attention, documents, errors, models, views
     from attent.attention.attend import attend, explain
     from attent.attention.cache import KeyValueCache
+    from attent.attention.capture.attribution import LogitAttribution
+    from attent.attention.capture.effects import PatchEffects
     from attent.attention.capture.intervene import head_means, intervene
     from attent.attention.capture.patch import logit_difference, patch
     from attent.attention.capture.path_patch import patch_paths
@@ -33,7 +35,9 @@ __all__ = [
     "AttentionMap",
     "AttentionRegressor",
     "KeyValueCache",
+    "LogitAttribution",
     "MultiHeadAttention",
+    "PatchEffects",
     "__version__",
     "attend",
     "attention",
@@ -62,7 +66,9 @@ _HOMES = {
     "AttentionMap": "attent.attention.maps.attention_map",
     "AttentionRegressor": "attent.nonparametric.estimator",
     "KeyValueCache": "attent.attention.cache",
+    "LogitAttribution": "attent.attention.capture.attribution",
     "MultiHeadAttention": "attent.attention.multihead",
+    "PatchEffects": "attent.attention.capture.effects",
     "attend": "attent.attention.attend",
     "create_block_mask": "attent.integrations.block_mask",
     "explain": "attent.attention.attend",

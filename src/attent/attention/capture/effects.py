@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attent import bounded
 from attent.errors import ArgumentError, DataError
@@ -158,11 +158,6 @@ class EffectFile:
         self._file.write(f"{line}\n".encode())
         self._file.flush()
         os.fsync(self._file.fileno())
-
-
-def model_digest(model: nn.Module) -> str:
-    """Return the SHA-256 of a model's class, parameters and buffers."""
-    return tensor_digest([(type(model).__name__, torch.empty(0)), *model.state_dict().items()])
 
 
 def tensor_digest(tensors: Iterable[tuple[str, Any]]) -> str:

@@ -27,7 +27,7 @@ from attent.attention.capture.activations import (
     mixed_contexts,
 )
 from attent.attention.capture.coverage import advice, attention_paths, module_paths
-from attent.attention.capture.effects import EffectFile, HeadEffect, PatchEffects, model_digest, tensor_digest
+from attent.attention.capture.effects import EffectFile, HeadEffect, PatchEffects, tensor_digest
 from attent.attention.capture.stack import LayerStack, StackRun, is_near, output_layer
 from attent.errors import ArgumentError, ShapeError, UnseenError, check_known
 
@@ -37,7 +37,7 @@ Token = int | Tensor
 Metric = Callable[[Any], Any] | tuple[Token, Token]
 # Maximum tokens of patched copies that run through the layers in one batch.
 BATCH_TOKENS = 2048
-# Errors of a model's own code if a layer runs on other positions than all.
+# Errors of a model's own code that cannot run a layer on some of the positions.
 RUNTIME_ERRORS = (RuntimeError, TypeError, ValueError, IndexError)
 
 
@@ -115,19 +115,19 @@ class Experiment:
         Raises:
             ShapeError: they differ in names or shapes.
         """
-        known = inspect.signature(self.model.forward).parameters
-        name = next(iter(known))
-        both = [{name: side} if isinstance(side, Tensor) else dict(side) for side in (clean, corrupt)]
+        parameters = inspect.signature(self.model.forward).parameters
+        name = next(iter(parameters))
+        sides = [{name: side} if isinstance(side, Tensor) else dict(side) for side in (clean, corrupt)]
         shapes = [
-            {key: tuple(value.shape) for key, value in side.items() if isinstance(value, Tensor)} for side in both
+            {key: tuple(value.shape) for key, value in side.items() if isinstance(value, Tensor)} for side in sides
         ]
-        if shapes[0] != shapes[1] or both[0].keys() != both[1].keys():
+        if shapes[0] != shapes[1] or sides[0].keys() != sides[1].keys():
             raise ShapeError(f"clean and corrupt inputs must have the same shapes, got {shapes[0]} and {shapes[1]}")
         lengths = [shape[1] for key, shape in shapes[0].items() if key in ("input_ids", "inputs_embeds")]
         if self._positions is not None and lengths and output_layer(self.model) is not None:
             self._rows = [position % lengths[0] for position in self._positions]
-        extra = {"use_cache": False} if "use_cache" in known else {}
-        return extra | both[0], extra | both[1]
+        extra = {"use_cache": False} if "use_cache" in parameters else {}
+        return extra | sides[0], extra | sides[1]
 
     def record(self, arguments: Mapping[str, Any], *, states: bool) -> Record:
         """Run the model and record its heads; with `states`, also what patched runs start from.
@@ -291,14 +291,14 @@ def patch(
     inputs = experiment.arguments(clean, corrupt)
     base, source = recorded(experiment, inputs, direction)
     context = next(iter(base.contexts.values()))
-    heads, places = context.shape[1], [*range(context.shape[2])] if by_position else [None]
+    heads, choices = context.shape[1], [*range(context.shape[2])] if by_position else [None]
     summary = summarized(base, source, activation, direction)
-    total, cells = len(summary.paths) * heads * len(places), list[Tensor]()
+    total, cells = len(summary.paths) * heads * len(choices), list[Tensor]()
     with nullcontext() if file is None else EffectFile(file, _facts(experiment, inputs, summary, by_position)) as store:
         for layer, path in enumerate(summary.paths):
-            patches = _patches(base, source, path, activation, places)
+            patches = _patches(base, source, path, activation, choices)
             while batch := [*islice(patches, experiment.batch_size(base))]:
-                keys = [(layer, head, place) for head, place, _ in batch]
+                keys = [(layer, head, position) for head, position, _ in batch]
                 values = [None if store is None else store.values.get(key) for key in keys]
                 if None in values:
                     values = experiment.patched(base, layer, [(head, context()) for head, _, context in batch])
@@ -307,8 +307,8 @@ def patch(
                     if store is not None and key not in store.values:
                         store.write(*key, cells[-1].tolist())
                     on_effect(HeadEffect(path, *key, summary.effects_of(cells[-1]).item()), total)
-    # places vary slowest within a layer
-    shape = len(summary.paths), len(places), heads, -1
+    # choices vary slowest within a layer
+    shape = len(summary.paths), len(choices), heads, -1
     stacked = torch.stack(cells).reshape(shape).transpose(1, 2)
     return replace(summary, values=stacked if by_position else stacked[:, :, 0])
 
@@ -336,21 +336,21 @@ def summarized(base: Record, source: Record, activation: str, direction: Directi
 
 
 def _patches(
-    base: Record, source: Record, path: str, activation: Activation, places: Sequence[int | None]
+    base: Record, source: Record, path: str, activation: Activation, choices: Sequence[int | None]
 ) -> Iterator[tuple[int, int | None, Callable[[], Tensor]]]:
-    """Yield every head and place with a function that returns the head's new context (B, T, Dv)."""
+    """Yield every head and position with a function that returns the head's new context (B, T, Dv)."""
     own = base.contexts[path]
-    for place in places:
+    for position in choices:
 
         @cache
-        def contexts(place: int | None = place) -> Tensor:
+        def contexts(position: int | None = position) -> Tensor:
             if activation == "output":
-                return at_position(own, source.contexts[path], place)
-            mixed = mixed_contexts(activation, base.calls[path], source.calls[path], place)
-            return mixed if activation in ("keys", "values") else at_position(own, mixed, place)
+                return at_position(own, source.contexts[path], position)
+            mixed = mixed_contexts(activation, base.calls[path], source.calls[path], position)
+            return mixed if activation in ("keys", "values") else at_position(own, mixed, position)
 
         for head in range(own.shape[1]):
-            yield head, place, lambda head=head, contexts=contexts: contexts()[:, head]
+            yield head, position, lambda head=head, contexts=contexts: contexts()[:, head]
 
 
 def _facts(
@@ -364,7 +364,8 @@ def _facts(
     name = getattr(metric, "__qualname__", type(metric).__name__)
     return {
         "format": 1,
-        "model": model_digest(experiment.model),
+        "class": type(experiment.model).__name__,
+        "model": tensor_digest(experiment.model.state_dict().items()),
         "inputs": [tensor_digest(side.items()) for side in inputs],
         "metric": tensor_digest(vars(metric).items()) if isinstance(metric, logit_difference) else name,
         "activation": summary.activation,

@@ -183,10 +183,6 @@ class LayerStack:
         """Return the bias that is added to the projected contexts, (E,)."""
         return getattr(self.projections[layer], "bias", None)
 
-    def head_weight(self, layer: int, head: int) -> Tensor:
-        """Return the part of W^O that multiplies the context of a head, (E, Dv)."""
-        return self.weight(layer).unflatten(1, (self.heads, -1))[:, head]
-
     def has_projection_inside(self, layer: int) -> bool:
         """Return whether the attention module returns projected contexts, not the contexts themselves as BERT's."""
         return any(part is self.projections[layer] for part in self.attention[layer].modules())
@@ -194,7 +190,7 @@ class LayerStack:
     def output_change(self, layer: int, head: int, change: Tensor) -> Tensor:
         """Return the change (B, T, E) of an attention module's output by the change (B, T, Dv) of a head's context."""
         if self.has_projection_inside(layer):
-            return change @ self.head_weight(layer, head).T
+            return change @ self.weight(layer).unflatten(1, (self.heads, -1))[:, head].T
         return nn.functional.pad(change, (head * change.shape[-1], (self.heads - head - 1) * change.shape[-1]))
 
     def _last_forward(self, run: StackRun, output: Tensor | None, rows: Sequence[int]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ import typer
 from attent.cli.options import Json, PretrainedLoading
 from attent.cli.output import say, write
 from attent.errors import ArgumentError, DataError
-from attent.setting import Help
+from attent.setting import Flag, Help
 from attent.text.sources import check_utf8
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from attent.attention.capture.patch import logit_difference
     from attent.tasks.pretrained import PretrainedModel
 
-# What --answers must be.
+# The end of errors about --answers.
 ANSWER = "--answers takes two tokens of the model, such as ' Mary' ' John'"
 
 
 class HeadActivation(StrEnum):
-    """What of a head is patched."""
+    """Activations of a head that can be patched."""
 
     output = "output"
     weights = "weights"
@@ -37,7 +37,7 @@ class HeadActivation(StrEnum):
 
 
 class PatchDirection(StrEnum):
-    """Which of the two runs is patched."""
+    """The run that is patched: that of the corrupt text, or for noise that of the clean one."""
 
     denoise = "denoise"
     noise = "noise"
@@ -52,7 +52,7 @@ def patch(
         tuple[str, str] | None,
         typer.Option(metavar="RIGHT WRONG", help="Two tokens; the model's own for each text unless given."),
     ] = None,
-    what: Annotated[HeadActivation, Help("What of a head is patched.")] = HeadActivation.output,
+    activation: Annotated[HeadActivation, Flag("--what"), Help("What of a head is patched.")] = HeadActivation.output,
     direction: Annotated[PatchDirection, Help("noise exchanges the two texts.")] = PatchDirection.denoise,
     by_position: Annotated[bool, Help("Patch each position by itself.")] = False,
     out: Annotated[Path | None, Help("File for each effect, from which the same command resumes.")] = None,
@@ -85,7 +85,7 @@ def patch(
         if not effect.position:
             say(f"layer {effect.layer}, head {effect.head} of {total} patches: {effect.effect:+.3f}")
 
-    options = {"activation": what.value, "direction": direction.value, "by_position": by_position}
+    options = {"activation": activation.value, "direction": direction.value, "by_position": by_position}
     effects = patched(pretrained.model, sides[:1], sides[1:], metric, file=out, on_effect=report, **options)
     write(json.dumps(effects.to_dict() | {"answers": names}, indent=2) if as_json else effects)
 
