@@ -107,9 +107,7 @@ def main(seed: int) -> None:
     with torch.no_grad(), attent.watch(model, inputs=True) as seen:
         logits = model(clean).logits[:, -1]
     right, wrong = (logits.gather(1, answer[:, None])[:, 0].mean() for answer in answers)
-    terms = torch.zeros(LAYERS, HEADS)
-    for number, (first, second) in enumerate(zip(*answers, strict=True)):
-        terms += seen.logit_attribution((int(first), int(second))).heads[..., number] / PAIRS
+    terms = seen.logit_attribution(answers).heads.mean(-1)
     print(f"\nlogit of the right token minus that of another {right - wrong:.2f}; directly from each head")
     print(table(terms))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 import attent
 from attent.errors import ArgumentError
 
-RIGHT, WRONG = 3, 4
+RIGHT, WRONG, WORDS = 3, 4, 29
 CASES = [
     *((name, "eager") for name in ("gpt2", "llama", "qwen3", "gemma3", "gpt_oss", "phi", "openai")),
     *((name, "attent") for name in ("gpt2", "llama", "gpt_oss", "gemma3")),
@@ -107,6 +107,12 @@ def test_what_cannot_be_attributed_is_refused(decoder: Any, models: Any) -> None
         own.model.generate(own.clean, max_new_tokens=2, do_sample=False)
     with pytest.raises(ArgumentError, match="with a cache"):
         seen.logit_attribution(RIGHT)
+    with torch.inference_mode(), attent.watch(own.model, inputs=True) as seen:
+        own.model(input_ids=own.clean)
+        assert seen.logit_attribution(RIGHT).heads.shape == (3, 3, 4)
+    for token, position, message in ((WORDS, -1, "the id of the token"), (RIGHT, 7, "from -7 to 6, got 7")):
+        with pytest.raises(ArgumentError, match=message):
+            seen.logit_attribution(token, position)
     bert, inputs = models.bert()
     with attent.watch(bert, inputs=True) as seen:
         bert(**inputs)

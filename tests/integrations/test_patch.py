@@ -14,7 +14,7 @@ from torch import Tensor
 
 import attent
 from attent.attention.capture import patch as patching
-from attent.errors import UnseenError
+from attent.errors import ArgumentError, UnseenError
 
 RIGHT, WRONG = torch.tensor([3, 5, 7, 11]), 4
 ATTENDING = ("gpt2", "llama", "qwen3", "gemma3", "gpt_oss", "phi")
@@ -142,6 +142,17 @@ def test_effects_are_those_of_whole_runs_with_hooks(
                 moved = max(moved, (plain - result.corrupt).abs().max().item())
         # the comparison is of runs that differ
         assert moved > 1e-2
+
+
+@pytest.mark.parametrize("name", [*ATTENDING, "openai"])
+def test_every_architecture_is_resumed_and_computes_single_positions(decoder: Any, name: str) -> None:
+    own = decoder(name, "eager")
+    experiment = patching.Experiment(own.model, (RIGHT, WRONG), has_calls=False)
+    with torch.no_grad():
+        base, _ = patching.recorded(experiment, experiment.arguments(own.clean, own.corrupt), "noise")
+    assert base.run is not None and experiment.stack is not None and experiment._trims  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(ArgumentError, match="from -7 to 6, got 7"):
+        attent.patch(own.model, own.clean, own.corrupt, attent.logit_difference(RIGHT, WRONG, 7))
 
 
 @torch.no_grad()

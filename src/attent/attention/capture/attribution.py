@@ -17,9 +17,12 @@ from torch import Tensor, nn
 from attent.attention.capture.stack import (
     TOLERANCE,
     LayerStack,
+    Token,
+    counted_from_start,
     first_of,
     hidden_states,
     is_near,
+    logits_of,
     output_layer,
     replaced_forwards,
     wrap_of,
@@ -80,9 +83,14 @@ class _Leaves:
     logits: list[Tensor] = field(default_factory=list)
 
 
+@torch.inference_mode(False)
 @torch.enable_grad()
 def attribute_logit(
-    model: nn.Module, args: Sequence[Any], keywords: Mapping[str, Any], token: int | tuple[int, int], position: int
+    model: nn.Module,
+    args: Sequence[Any],
+    keywords: Mapping[str, Any],
+    token: Token | tuple[Token, Token],
+    position: int,
 ) -> LogitAttribution:
     """Run a model forward and backward, and return the terms of a logit; see `watch.logit_attribution`.
 
@@ -94,15 +102,17 @@ def attribute_logit(
         position: the position of the logit.
     """
     begin, stack, leaves = f"logits of {type(model).__name__} cannot be attributed", LayerStack.of(model), _Leaves()
-    if any(hasattr(value, "get_seq_length") for value in keywords.values()):
-        raise ArgumentError(f"{begin} from a run with a cache: run it on whole texts")
     arguments = {**dict(zip(inspect.signature(model.forward).parameters, args, strict=False)), **keywords}
+    if model.training or any(hasattr(value, "get_seq_length") for value in arguments.values()):
+        raise ArgumentError(f"{begin} from a run with a cache or in training mode: run model.eval() on whole texts")
+    lengths = [value.shape[1] for value in arguments.values() if isinstance(value, Tensor) and value.dim() > 1]
+    position = counted_from_start(position, lengths[0])
     with replaced_forwards(_frozen_forwards(model, stack, leaves, begin)):
         run = stack.record(arguments, [position], states=True)
     is_before_cap = bool(getattr(getattr(model, "config", None), "final_logit_softcapping", None))
     row = (leaves.logits[0] if is_before_cap else run.output.logits)[:, -1]
     right, *wrong = token if isinstance(token, tuple) else (token,)
-    logit = row[:, right] - sum(row[:, number] for number in wrong)
+    logit = logits_of(right, row) - sum(logits_of(second, row) for second in wrong)
     ends = [*leaves.embedding, *leaves.mlps, *leaves.biases, *run.attention]
     gradients = torch.autograd.grad(logit.sum(), ends, allow_unused=True, materialize_grads=True)
     with torch.no_grad():

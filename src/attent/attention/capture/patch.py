@@ -28,12 +28,19 @@ from attent.attention.capture.activations import (
 )
 from attent.attention.capture.coverage import advice, attention_paths, module_paths
 from attent.attention.capture.effects import EffectFile, HeadEffect, PatchEffects, tensor_digest
-from attent.attention.capture.stack import LayerStack, StackRun, is_near, output_layer
+from attent.attention.capture.stack import (
+    LayerStack,
+    StackRun,
+    Token,
+    counted_from_start,
+    is_near,
+    logits_of,
+    output_layer,
+)
 from attent.errors import ArgumentError, ShapeError, UnseenError, check_known
 
 Direction = Literal["denoise", "noise"]
 Inputs = Mapping[str, Any] | Tensor
-Token = int | Tensor
 Metric = Callable[[Any], Any] | tuple[Token, Token]
 # Maximum tokens of patched copies that run through the layers in one batch.
 BATCH_TOKENS = 2048
@@ -60,9 +67,7 @@ class logit_difference:  # noqa: N801 - used like a function: attent.logit_diffe
         logits = output if isinstance(output, Tensor) else output.logits
         if logits.dim() == 3:
             logits = logits[:, 0 if logits.shape[1] == 1 else self.position]
-        tokens = (torch.as_tensor(token, device=logits.device) for token in (self.right, self.wrong))
-        right, wrong = (logits.gather(1, ids.reshape(-1, 1).expand(len(logits), 1)) for ids in tokens)
-        return (right - wrong)[:, 0]
+        return logits_of(self.right, logits) - logits_of(self.wrong, logits)
 
 
 @dataclass
@@ -125,7 +130,7 @@ class Experiment:
             raise ShapeError(f"clean and corrupt inputs must have the same shapes, got {shapes[0]} and {shapes[1]}")
         lengths = [shape[1] for key, shape in shapes[0].items() if key in ("input_ids", "inputs_embeds")]
         if self._positions is not None and lengths and output_layer(self.model) is not None:
-            self._rows = [position % lengths[0] for position in self._positions]
+            self._rows = [counted_from_start(number, lengths[0]) for number in self._positions]
         extra = {"use_cache": False} if "use_cache" in parameters else {}
         return extra | sides[0], extra | sides[1]
 
@@ -197,7 +202,7 @@ class Experiment:
         Raises:
             ShapeError: it is not one number, or one for each pair.
         """
-        value = torch.as_tensor(self.metric(output)).detach().double().cpu()
+        value = torch.as_tensor(self.metric(output)).detach().cpu().double()
         if value.dim() > 1:
             raise ShapeError(f"the metric must be one number, or one for each pair, (B,), got {tuple(value.shape)}")
         return value.reshape(-1)

@@ -13,9 +13,11 @@ from torch.utils.hooks import RemovableHandle
 
 from attent.attention.capture.coverage import attention_paths, module_paths
 from attent.attention.capture.derived_maps import linear_weight, projection_layer
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, check_index
 
 Wrap = Callable[[Tensor], Any]
+# The id of a token, or one for each sequence, (B,).
+Token = int | Tensor
 # The largest difference between a recorded and a repeated computation, relative to the largest number.
 TOLERANCE = 1e-4
 
@@ -249,6 +251,29 @@ def output_layer(model: nn.Module) -> nn.Module | None:
     """Return the layer that computes the logits of a Hugging Face model; None if it has none."""
     layer = getattr(model, "get_output_embeddings", lambda: None)()
     return layer if isinstance(layer, nn.Module) else None
+
+
+def counted_from_start(position: int, length: int) -> int:
+    """Return a position from 0, of one that may be negative to count from the end.
+
+    Raises:
+        ArgumentError: a sequence of this length has no such position.
+    """
+    if not -length <= position < length:
+        raise ArgumentError(f"a position of {length} tokens must be from {-length} to {length - 1}, got {position}")
+    return position % length
+
+
+def logits_of(token: Token, logits: Tensor) -> Tensor:
+    """Return the logits (B,) of a token, or of one for each sequence, among those (B, V) of all tokens.
+
+    Raises:
+        ArgumentError: there is no such token.
+    """
+    ids = torch.as_tensor(token, device=logits.device).reshape(-1, 1)
+    for number in (ids.amin(), ids.amax()):
+        check_index("the id of a token", int(number), logits.shape[-1])
+    return logits.gather(1, ids.expand(len(logits), 1))[:, 0]
 
 
 def first_of(output: Any) -> Tensor:

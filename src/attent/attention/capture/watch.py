@@ -32,6 +32,7 @@ from attent.attention.capture.derived_maps import (
 )
 from attent.attention.capture.interventions import running_modules
 from attent.attention.capture.patching import LOCK, CapturedCall, Patcher
+from attent.attention.capture.stack import Token
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.contributions import HeadOutputs
 from attent.errors import ArgumentError, UnseenError
@@ -225,7 +226,7 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
                 weights.outputs.context = None
         return gradients
 
-    def logit_attribution(self, token: int | tuple[int, int], position: int = -1) -> LogitAttribution:
+    def logit_attribution(self, token: Token | tuple[Token, Token], position: int = -1) -> LogitAttribution:
         """Return what each head, each MLP, the embedding and the biases add to a logit through the residual stream.
 
         The scales of all norms are those of the model's last run while it was watched, as constants; then the logit is
@@ -239,7 +240,8 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
             >>> seen.logit_attribution((mary, john)).top(3)
 
         Args:
-            token: the id of a token, or of two: the logit of the first minus that of the second.
+            token: the id of a token, or one for each sequence, (B,); or two of these: the logit of the first minus that
+                of the second.
             position: the position of the logit.
 
         Raises:
