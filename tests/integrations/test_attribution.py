@@ -91,6 +91,8 @@ def test_terms_sum_to_the_logit_and_those_of_heads_are_computed_by_hand(
     first, second = (seen.logit_attribution(token, -1).heads for token in (RIGHT, WRONG))
     torch.testing.assert_close(first - second, result.heads, atol=1e-5, rtol=1e-4)
     assert (seen.logit_attribution(RIGHT, 2).logit - seen.logit_attribution(RIGHT).logit).abs().max() > 1e-2
+    each = seen.logit_attribution((torch.tensor([RIGHT, 5, 6, 7]), WRONG))
+    assert torch.equal(each.heads[..., 0], result.heads[..., 0]) and not torch.equal(each.heads, result.heads)
     assert result.top(1)[0][0] in result.terms() and f"{result.logit.mean():.4g}" in str(result)
     # nothing stays changed
     after = own.model(own.clean).logits[:, -1]
@@ -110,7 +112,7 @@ def test_what_cannot_be_attributed_is_refused(decoder: Any, models: Any) -> None
     with torch.inference_mode(), attent.watch(own.model, inputs=True) as seen:
         own.model(input_ids=own.clean)
         assert seen.logit_attribution(RIGHT).heads.shape == (3, 3, 4)
-    for token, position, message in ((WORDS, -1, "the id of the token"), (RIGHT, 7, "from -7 to 6, got 7")):
+    for token, position, message in ((WORDS, -1, "the id of a token"), (RIGHT, 7, "from -7 to 6, got 7")):
         with pytest.raises(ArgumentError, match=message):
             seen.logit_attribution(token, position)
     bert, inputs = models.bert()
