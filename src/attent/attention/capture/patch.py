@@ -255,31 +255,24 @@ def patch(
 ) -> PatchEffects:
     """Patch each head of one run with its activation in another run, one at a time, and measure the output.
 
-    By default, an activation of the clean run is put into the corrupt run ("denoise"); "noise" is the reverse. Every
-    later layer is computed again from there, by the model's own code, and the layers below are not: the result is that
-    of whole runs, up to rounding.
-
-    Activations are a head's "output" (its context, before W^O), its attention "weights", and its "queries", "keys" or
-    "values", also where heads share them. Outputs of a Hugging Face model can be patched whatever computes its
-    attention; the others need attention that `attent.watch` sees.
+    By default, an activation of the clean run is put into the corrupt run. Later layers are computed again by the
+    model's own code, and the layers below are not: the result is that of whole runs, up to rounding.
 
     Example:
         >>> effects = attent.patch(model, clean_ids, corrupt_ids, (mary, john))
-        >>> print(effects)
         >>> effects.top(3)
 
     Args:
         model: a model in evaluation mode.
         clean: its inputs by name, or token ids (B, T).
         corrupt: inputs of the same shapes.
-        metric: a function of the model's output that returns one number per pair, (B,), or one number; or two token ids
-            (each also (B,)): the difference of their logits at the last position, as by `attent.logit_difference`.
-        activation: what to patch.
-        direction: "denoise" or "noise".
-        by_position: whether to patch each position by itself: a query's output, weights or queries, or a key's keys or
-            values.
-        positions: the only positions of the logits that a metric of your own reads. The output that it gets then has
-            logits of these alone, which takes less time.
+        metric: a function of the model's output that returns one number, or one per pair, (B,); or two token ids, each
+            also (B,): the difference of their logits at the last position, as by `attent.logit_difference`.
+        activation: a head's "output" (its context, before W^O), its attention "weights", or its "queries", "keys" or
+            "values", as this head reads them where heads share them.
+        direction: "denoise", or "noise" to put activations of the corrupt run into the clean run.
+        by_position: whether to patch each position by itself.
+        positions: the only positions of the logits that a metric of your own reads; it then gets logits of these alone.
         file: a file of JSON lines, to which each value is written when it is computed. The same call continues it.
         on_effect: called with each effect when it is computed, and with their total number.
 
@@ -287,7 +280,7 @@ def patch(
         ArgumentError: the model is in training mode or compiled, the metric is the same for both inputs, or the file
             belongs to another patching.
         ShapeError: inputs differ in shape, or the metric has the wrong one.
-        UnseenError: attention cannot be read.
+        UnseenError: `attent.watch` does not see the attention; an "output" can be patched without this.
         UnknownNameError: there is no such activation or direction.
     """
     check_known("activation", activation, ACTIVATIONS)
@@ -295,27 +288,39 @@ def patch(
     experiment = Experiment(model, metric, positions, has_calls=activation != "output")
     inputs = experiment.arguments(clean, corrupt)
     base, source = recorded(experiment, inputs, direction)
+    summary = summarized(base, source, activation, direction)
+    with nullcontext() if file is None else EffectFile(file, _facts(experiment, inputs, summary, by_position)) as store:
+        return replace(summary, values=_values(experiment, base, source, summary, store, on_effect, by_position))
+
+
+def _values(
+    experiment: Experiment,
+    base: Record,
+    source: Record,
+    summary: PatchEffects,
+    store: EffectFile | None,
+    on_effect: Callable[[HeadEffect, int], None],
+    by_position: bool,
+) -> Tensor:
+    """Return the metric of every patch, (L, H, B) or (L, H, T, B); values in the file are not computed again."""
     context = next(iter(base.contexts.values()))
     heads, choices = context.shape[1], [*range(context.shape[2])] if by_position else [None]
-    summary = summarized(base, source, activation, direction)
     total, cells = len(summary.paths) * heads * len(choices), list[Tensor]()
-    with nullcontext() if file is None else EffectFile(file, _facts(experiment, inputs, summary, by_position)) as store:
-        for layer, path in enumerate(summary.paths):
-            patches = _patches(base, source, path, activation, choices)
-            while batch := [*islice(patches, experiment.batch_size(base))]:
-                keys = [(layer, head, position) for head, position, _ in batch]
-                values = [None if store is None else store.values.get(key) for key in keys]
-                if None in values:
-                    values = experiment.patched(base, layer, [(head, context()) for head, _, context in batch])
-                for key, value in zip(keys, values, strict=True):
-                    cells.append(torch.as_tensor(value, dtype=torch.float64))
-                    if store is not None and key not in store.values:
-                        store.write(*key, cells[-1].tolist())
-                    on_effect(HeadEffect(path, *key, summary.effects_of(cells[-1]).item()), total)
-    # choices vary slowest within a layer
-    shape = len(summary.paths), len(choices), heads, -1
-    stacked = torch.stack(cells).reshape(shape).transpose(1, 2)
-    return replace(summary, values=stacked if by_position else stacked[:, :, 0])
+    for layer, path in enumerate(summary.paths):
+        patches = _patches(base, source, path, summary.activation, choices)
+        while batch := [*islice(patches, experiment.batch_size(base))]:
+            keys = [(layer, head, position) for head, position, _ in batch]
+            values = [None if store is None else store.values.get(key) for key in keys]
+            if None in values:
+                values = experiment.patched(base, layer, [(head, make()) for head, _, make in batch])
+            for key, value in zip(keys, values, strict=True):
+                cells.append(torch.as_tensor(value, dtype=torch.float64))
+                if store is not None and key not in store.values:
+                    store.write(*key, cells[-1].tolist())
+                on_effect(HeadEffect(path, *key, summary.effects_of(cells[-1]).item()), total)
+    # heads vary fastest within a layer
+    stacked = torch.stack(cells).reshape(len(summary.paths), len(choices), heads, -1).transpose(1, 2)
+    return stacked if by_position else stacked[:, :, 0]
 
 
 def recorded(
@@ -341,7 +346,7 @@ def summarized(base: Record, source: Record, activation: str, direction: Directi
 
 
 def _patches(
-    base: Record, source: Record, path: str, activation: Activation, choices: Sequence[int | None]
+    base: Record, source: Record, path: str, activation: Any, choices: Sequence[int | None]
 ) -> Iterator[tuple[int, int | None, Callable[[], Tensor]]]:
     """Yield every head and position with a function that returns the head's new context (B, T, Dv)."""
     own = base.contexts[path]
