@@ -205,7 +205,7 @@ def test_texts_that_a_model_does_not_take(folders: Path) -> None:
     assert "ForMaskedLM" in _says(bert.fill, TEXT)
     assert "there is no [MASK] or _____ in 'the dog'" in _says(masked.fill, "the dog")
     assert "head must be from 0 to 2, got 3" in _says(lambda: masked.fill(TEXT, head=3))
-    assert "GPT2Model does not predict masked words" in _says(gpt2.fill, TEXT)
+    assert "GPT2LMHeadModel does not predict masked words" in _says(gpt2.fill, TEXT)
     assert "without tokens" in _says(gpt2.map, "")
     assert "the text has 14 tokens, more than the 11" in _says(bert.map, "dog " * 12)
     gpt2.model.config.max_position_embeddings = -1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.options import Json, PretrainedLoading
+from attent.cli.options import AUTO, Device, Json, PretrainedLoading
 from attent.cli.output import say, write
 from attent.errors import ArgumentError, DataError
 from attent.setting import Flag, Help
@@ -45,7 +45,6 @@ class PatchDirection(StrEnum):
 
 def patch(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A Hugging Face language model: folder or name.")],
-    loading: PretrainedLoading,
     clean: Annotated[str, Help("Text whose activations are taken.")],
     corrupt: Annotated[str, Help("Text of as many tokens, in whose run they are put.")],
     answers: Annotated[
@@ -56,6 +55,8 @@ def patch(
     direction: Annotated[PatchDirection, Help("noise exchanges the two texts.")] = PatchDirection.denoise,
     by_position: Annotated[bool, Help("Patch each position by itself.")] = False,
     out: Annotated[Path | None, Help("File for each effect, from which the same command resumes.")] = None,
+    device: Device = AUTO,
+    download: Annotated[bool, Help("Download a model that is given by name.")] = False,
     as_json: Json = False,
 ) -> None:
     """Rank the heads of a Hugging Face model by what they carry of the difference between two texts.
@@ -66,7 +67,7 @@ def patch(
     """
     for text in (clean, corrupt):
         check_utf8(text)
-    pretrained = loading.pretrained(model)
+    pretrained = PretrainedLoading(device, download=download).pretrained(model)
     if pretrained is None or pretrained.reads != "text":
         raise ArgumentError(f"{model} is no language model of Hugging Face, whose heads attent patch compares")
     import torch
