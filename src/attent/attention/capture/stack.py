@@ -306,7 +306,13 @@ def _constant(value: Any) -> Callable[..., Any]:
 
 
 def hidden_states(args: Sequence[Any], keywords: Mapping[str, Any]) -> Tensor:
-    """Return the hidden states among the arguments of a layer."""
+    """Return the hidden states among the arguments of a layer.
+
+    Raises:
+        ArgumentError: they are not the first, nor named as in Hugging Face's layers.
+    """
+    if not args and "hidden_states" not in keywords:
+        raise ArgumentError(f"a layer gets no hidden states by their name, but {', '.join(keywords) or 'nothing'}")
     return args[0] if args else keywords["hidden_states"]
 
 
