@@ -168,6 +168,19 @@ def test_a_word_of_two_uses_has_two_vectors(
 
 
 @pytest.mark.slow
+def test_heads_of_the_second_layer_copy_by_what_the_first_one_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    example = runpy.run_path(str(ROOT / "examples" / "induction.py"))
+    example["main"].__globals__["UPDATES"] = 600
+    example["main"](0)
+    lines = capsys.readouterr().out.splitlines()
+    assert float(lines[1].split()[-2]) > 95
+    rows = {line.split()[0]: [float(value) for value in line.split()[1:]] for line in lines[-3:]}
+    # through keys alone, nearly all of the difference comes back
+    assert sum(rows["keys"]) > 0.5 and max(map(abs, rows["queries"] + rows["values"])) < 0.1
+
+
+@pytest.mark.slow
 def test_not_too_bad_is_good(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.argv", ["not_bad.py"])
     runpy.run_path(str(ROOT / "examples" / "not_bad.py"), run_name="__main__")

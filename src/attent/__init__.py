@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from attent import attention, documents, errors, models, views
     from attent.attention.attend import attend, explain
     from attent.attention.cache import KeyValueCache
+    from attent.attention.capture.attribution import LogitAttribution
+    from attent.attention.capture.effects import PatchEffects
     from attent.attention.capture.intervene import head_means, intervene
+    from attent.attention.capture.patch import logit_difference, patch
+    from attent.attention.capture.path_patch import patch_paths
     from attent.attention.capture.watch import watch
     from attent.attention.maps.attention_map import AttentionMap
     from attent.attention.multihead import MultiHeadAttention
@@ -31,7 +35,9 @@ __all__ = [
     "AttentionMap",
     "AttentionRegressor",
     "KeyValueCache",
+    "LogitAttribution",
     "MultiHeadAttention",
+    "PatchEffects",
     "__version__",
     "attend",
     "attention",
@@ -45,8 +51,11 @@ __all__ = [
     "intervene",
     "load",
     "load_ipython_extension",
+    "logit_difference",
     "lookup",
     "models",
+    "patch",
+    "patch_paths",
     "views",
     "walk",
     "watch",
@@ -57,7 +66,9 @@ _HOMES = {
     "AttentionMap": "attent.attention.maps.attention_map",
     "AttentionRegressor": "attent.nonparametric.estimator",
     "KeyValueCache": "attent.attention.cache",
+    "LogitAttribution": "attent.attention.capture.attribution",
     "MultiHeadAttention": "attent.attention.multihead",
+    "PatchEffects": "attent.attention.capture.effects",
     "attend": "attent.attention.attend",
     "create_block_mask": "attent.integrations.block_mask",
     "explain": "attent.attention.attend",
@@ -67,7 +78,10 @@ _HOMES = {
     "intervene": "attent.attention.capture.intervene",
     "load": "attent.tasks.loading",
     "load_ipython_extension": "attent.views.pages.page",
+    "logit_difference": "attent.attention.capture.patch",
     "lookup": "attent.nonparametric.lookup",
+    "patch": "attent.attention.capture.patch",
+    "patch_paths": "attent.attention.capture.path_patch",
     "walk": "attent.views.walk",
     "watch": "attent.attention.capture.watch",
 }

@@ -32,8 +32,9 @@ COMPUTES = {
     "explore",
     "walk",
 }
-COMPUTES |= {"train", "demo", "ablate", "serve"}
-READS = (COMPUTES - {"demo"}) | {"export", "vectors", "describe", "quantize"}
+COMPUTES |= {"train", "demo", "ablate", "patch", "serve"}
+# attent patch reads models of Hugging Face alone
+READS = (COMPUTES - {"demo", "patch"}) | {"export", "vectors", "describe", "quantize"}
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,8 @@ def typed(lines: list[str], names: dict[str, Any]) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         for line in lines:
-            exec(compile(line, "<prompt>", "single", dont_inherit=True), names)
+            # a compound statement ends with its line
+            exec(compile(f"{line}\n", "<prompt>", "single", dont_inherit=True), names)
     return out.getvalue()
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attent.attention.backends import dense
 from attent.attention.backends.heuristics import ROWS, using_row
 from attent.integrations import torch as torch_integration
+from attent.integrations.transformers import register
 
 # nothing is to be fetched, nor drawn on the terminal
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
@@ -59,6 +60,31 @@ def _picture() -> dict[str, Tensor]:
 
 SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 ENCODER = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 17}
+# Decoders of three layers, and the module of each layer that attends.
+DECODERS: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "gpt2": ("GPT2", "GPT2LMHeadModel", {
+        **SPECIAL, "vocab_size": WORDS, "n_embd": 12, "n_layer": 3, "n_head": 3, "n_positions": 31,
+    }, "transformer.h.{}.attn"),
+    "llama": ("Llama", "LlamaForCausalLM", {**GROUPED, "num_hidden_layers": 3}, "model.layers.{}.self_attn"),
+    "qwen3": ("Qwen3", "Qwen3ForCausalLM", {
+        **GROUPED, "num_hidden_layers": 3, "head_dim": 4,
+    }, "model.layers.{}.self_attn"),
+    "gemma3": ("Gemma3Text", "Gemma3ForCausalLM", {
+        **GROUPED, "num_hidden_layers": 3, "head_dim": 4, "sliding_window": 3, "final_logit_softcapping": 5.0,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    }, "model.layers.{}.self_attn"),
+    "gpt_oss": ("GptOss", "GptOssForCausalLM", {
+        **GROUPED, "num_hidden_layers": 3, "head_dim": 4, "sliding_window": 3, "num_local_experts": 4,
+        "num_experts_per_tok": 2, "intermediate_size": 16,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+    }, "model.layers.{}.self_attn"),
+    "phi": ("Phi", "PhiForCausalLM", {
+        **GROUPED, "num_hidden_layers": 3, "num_key_value_heads": 6,
+    }, "model.layers.{}.self_attn"),
+    "openai": ("OpenAIGPT", "OpenAIGPTLMHeadModel", {
+        **SPECIAL, "vocab_size": WORDS, "n_embd": 12, "n_layer": 3, "n_head": 3, "n_positions": 31,
+    }, "transformer.h.{}.attn"),
+}  # fmt: skip
 # the beginning of the configuration's name, the model's name, the settings, and the function that makes inputs
 MODELS: dict[str, tuple[str, str, dict[str, Any], Callable[[], dict[str, Tensor]]]] = {
     "bert": ("Bert", "BertModel", {**ENCODER, "vocab_size": WORDS, "max_position_embeddings": 11}, _tokens),
@@ -93,6 +119,50 @@ def _eager_weights(outputs: Any) -> list[Tensor]:
 def eager_weights() -> Callable[[Any], list[Tensor]]:
     """A function that returns the weights among a model's outputs, in the order of computation."""
     return _eager_weights
+
+
+class Decoder(NamedTuple):
+    """A causal language model, the paths of its attention, and two inputs of four sequences of 7 tokens.
+
+    The attention is peaked: the mean entropy of its weights is below half its largest, ln of the keys seen.
+    """
+
+    model: Any
+    paths: list[str]
+    clean: Tensor
+    corrupt: Tensor
+
+
+def _decoder(transformers: Any, name: str, implementation: str) -> Decoder:
+    config, kind, settings, path = DECODERS[name]
+    configuration = getattr(transformers, f"{config}Config")(**settings)
+    configuration._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(configuration).eval()
+    clean, corrupt = torch.randint(3, WORDS, (2, 4, 7))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * (0.25 if parameter.dim() > 1 else 0.1))
+        for _ in range(40):
+            weights = torch.stack(model(clean, output_attentions=True).attentions)  # (L, B, H, T, T)
+            entropy = -(weights * weights.clamp_min(1e-30).log()).sum(-1).mean((0, 1, 2))
+            if entropy.mean() < 0.5 * torch.arange(1.0, 8).log().mean():
+                break
+            for part, parameter in model.named_parameters():
+                if any(query in part for query in ("q_proj.weight", "q_norm", "c_attn.weight")):
+                    parameter.mul_(1.3)
+        else:
+            raise AssertionError(f"attention of {name} stays flat")
+    model.set_attn_implementation(implementation)
+    return Decoder(model, [path.format(layer) for layer in range(3)], clean, corrupt)
+
+
+@pytest.fixture(scope="session")
+def decoder() -> Callable[[str, str], Decoder]:
+    """A function that builds a decoder by the name of its architecture and of its attention implementation."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    register()
+    return partial(_decoder, transformers)
 
 
 class Models:

@@ -167,17 +167,27 @@ def output_projection(module: nn.Module, path: str, parents: Mapping[str, nn.Mod
                 f"norms of {name} are not known: its output is {type(weight).__name__}, not a linear layer"
             )
         return weight
+    return linear_weight(projection_layer(module, path, parents))
+
+
+def projection_layer(module: nn.Module, path: str, parents: Mapping[str, nn.Module]) -> nn.Module:
+    """Return the linear layer that projects the contexts of an attention module; arguments as of `output_projection`.
+
+    Raises:
+        ArgumentError: the layer is not known.
+    """
+    name = f"{path or 'the model itself'} ({type(module).__name__})"
     advice = "give it as norms({path: layer})"
     for part, _ in (*module.named_children(), *module.named_parameters(recurse=False)):
         if BETWEEN.search(part):
             raise ArgumentError(f"norms of {name} are not known: {part!r} changes what is projected")
     if "sigmoid" in used_globals(type(module)):
         raise ArgumentError(f"norms of {name} are not known: its code uses a sigmoid, which may gate what is projected")
-    layers = [layer for attribute in NAMES if (layer := _weight(getattr(module, attribute, None))) is not None]
-    if not layers and path:
+    layers = [getattr(module, attribute, None) for attribute in NAMES]
+    if not any(linear_weight(layer) is not None for layer in layers) and path:
         # BERT and its relatives: a sibling of the self-attention
-        sibling = getattr(parents.get(path.rpartition(".")[0]), "output", None)
-        layers = [layer for layer in [_weight(getattr(sibling, "dense", None))] if layer is not None]
+        layers = [getattr(getattr(parents.get(path.rpartition(".")[0]), "output", None), "dense", None)]
+    layers = [layer for layer in layers if isinstance(layer, nn.Module) and linear_weight(layer) is not None]
     if len(layers) != 1:
         count = "no layer" if not layers else "more than one layer"
         raise ArgumentError(f"norms of {name} need its output projection, and {count} is named as one; {advice}")
@@ -192,7 +202,7 @@ def as_weight(layer: Projection) -> Tensor | None:
     Raises:
         ArgumentError: the projection is none of these.
     """
-    weight = layer if isinstance(layer, Tensor) else _weight(layer)
+    weight = layer if isinstance(layer, Tensor) else linear_weight(layer)
     if layer is not None and (weight is None or weight.dim() != 2):
         raise ArgumentError(
             f"an output projection must be a linear layer, its weight (E, H·Dv) or None, got {type(layer).__name__}"
@@ -200,7 +210,7 @@ def as_weight(layer: Projection) -> Tensor | None:
     return weight
 
 
-def _weight(layer: object) -> Tensor | None:
+def linear_weight(layer: object) -> Tensor | None:
     """Return the weight of a linear layer as PyTorch stores it, (out, in); None if the layer is not linear."""
     if isinstance(layer, nn.Linear):
         return layer.weight

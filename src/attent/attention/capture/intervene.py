@@ -17,9 +17,9 @@ from torch.utils.hooks import RemovableHandle
 
 from attent.attention.call import Prepared
 from attent.attention.capture.changed_calls import FUSED_MODULE
-from attent.attention.capture.coverage import advice, attention_paths, is_compiled
+from attent.attention.capture.coverage import advice, attention_paths, is_compiled, module_paths
 from attent.attention.capture.interventions import INTERVENTIONS, HeadChange, Intervention, RowFunction, change_heads
-from attent.attention.capture.watch import PATCHER, module_paths
+from attent.attention.capture.watch import PATCHER
 from attent.errors import ArgumentError, UnknownNameError, UnseenError, check_index, check_known
 
 CHANGES = ("zero", "uniform", "mean")
@@ -27,7 +27,7 @@ CHANGES = ("zero", "uniform", "mean")
 Change = Literal["zero", "uniform", "mean"] | RowFunction
 
 
-class _ModelIntervention(Intervention):
+class ModelIntervention(Intervention):
     """An intervention on a model, as a context manager."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -55,7 +55,7 @@ class _ModelIntervention(Intervention):
         PATCHER.restore()
 
 
-class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with attent.intervene(model, changes)
+class intervene(ModelIntervention):  # noqa: N801 - used like a function: with attent.intervene(model, changes)
     """Change what heads of a model contribute while it runs, without changing the model itself.
 
     The context of a changed head, α(q, D) v for each query, is replaced before the output projection:
@@ -187,7 +187,7 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
         raise UnseenError(f"no head of {_shown(path)} could be changed: {reason}")
 
 
-class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used like a function: with attent.head_means(model) as means
+class head_means(ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used like a function: with attent.head_means(model) as means
     """The mean context of each head over the data that a model processes within this block.
 
     This is a mapping from the path of each module to its means, (H, Dv) in the dtype of the contexts, for

@@ -12,14 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
+from torch.utils.hooks import RemovableHandle
 
+from attent.attention.capture.attribution import LogitAttribution, attribute_logit
 from attent.attention.capture.captured_maps import ConcatenatedMap, Snapshot, may_be_overwritten
-from attent.attention.capture.coverage import advice_for_uncaptured
+from attent.attention.capture.coverage import advice_for_uncaptured, module_paths
 from attent.attention.capture.derived_maps import (
     DerivedMaps,
     Projection,
@@ -31,6 +33,7 @@ from attent.attention.capture.derived_maps import (
 from attent.attention.capture.growing import Beginning, share_keys
 from attent.attention.capture.interventions import running_modules
 from attent.attention.capture.patching import LOCK, CapturedCall, Patcher
+from attent.attention.capture.stack import Token
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.contributions import HeadOutputs
 from attent.attention.maps.statistics import TokenStatistics, token_statistics
@@ -65,12 +68,15 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         gradients: whether to keep the graph of each call, which `gradients` needs, for as long as this mapping exists.
         own_thread: whether to capture only the calls of the thread that creates this mapping, so that threads may run
             and watch the same model at the same time.
+        inputs: whether to keep the inputs of the model's last run, which `logit_attribution` needs.
 
     Raises:
         ArgumentError: `model` is not a PyTorch module.
     """
 
-    def __init__(self, model: nn.Module, *, gradients: bool = False, own_thread: bool = False) -> None:
+    def __init__(
+        self, model: nn.Module, *, gradients: bool = False, own_thread: bool = False, inputs: bool = False
+    ) -> None:
         if not isinstance(model, nn.Module):
             raise ArgumentError(f"watch takes a model, a torch.nn.Module, got {type(model).__name__}")
         self._name = type(model).__name__
@@ -81,11 +87,16 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         self._projections: dict[str, Tensor | str | None] = {}  # or the reason why one is not known, by path
         self.keeps_gradients = gradients
         self._thread = threading.get_ident() if own_thread else None
+        self._model = model if inputs else None
+        self._inputs: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._hook: RemovableHandle | None = None
 
     def __enter__(self) -> Self:
         with LOCK:
             WATCHERS.append(self)
         PATCHER.patch(self._paths)
+        if self._model is not None:
+            self._hook = self._model.register_forward_pre_hook(self._keep_inputs, with_kwargs=True)
         return self
 
     def __exit__(
@@ -94,6 +105,8 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         with LOCK:
             WATCHERS.remove(self)
         PATCHER.restore()
+        if self._hook is not None:
+            self._hook.remove()
 
     def __getitem__(self, path: str) -> AttentionMap:
         if path not in self._maps:
@@ -244,6 +257,33 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
                 weights.outputs.context = None
         return gradients
 
+    def logit_attribution(self, token: Token | tuple[Token, Token], position: int = -1) -> LogitAttribution:
+        """Return what each head, each MLP, the embedding and the biases add to a logit through the residual stream.
+
+        The scales of all norms are those of the model's last run while it was watched, as constants; then the logit is
+        a sum of these terms (Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*; Wang et al. 2022,
+        §3.1, arXiv:2211.00593). The model runs once more, forward and backward. A logit with a soft cap is that before
+        the cap.
+
+        Example:
+            >>> with attent.watch(model, inputs=True) as seen:
+            ...     model(input_ids)
+            >>> seen.logit_attribution((mary, john)).top(3)
+
+        Args:
+            token: the id of a token, or one for each sequence, (B,); or two of these: the logit of the first minus that
+                of the second.
+            position: the position of the logit.
+
+        Raises:
+            ArgumentError: this watch keeps no inputs, or the terms do not sum to the logit, as in a model whose output
+                is not a linear function of its normalized hidden states.
+        """
+        if self._model is None or self._inputs is None:
+            raise ArgumentError("attribution needs the inputs of a run: use attent.watch(model, inputs=True)")
+        args, keywords = self._inputs
+        return attribute_logit(self._model, args, keywords, token, position)
+
     def rollout(self) -> DerivedMaps:
         """Return `attent.rollout` through each layer of self-attention and those below it.
 
@@ -252,6 +292,9 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         calls may be stacked as layers, as in ALBERT.
         """
         return rollout_maps(self._maps)
+
+    def _keep_inputs(self, module: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self._inputs = args, keywords
 
     def _shapes(self, path: str) -> str:
         calls = self._calls[path]
@@ -277,19 +320,6 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
             except ArgumentError as error:
                 self._projections[path] = str(error)
         return self._projections[path]
-
-
-def module_paths(model: nn.Module) -> dict[nn.Module, str]:
-    """Return each module's path, in the order of `named_modules` but in a fifth of its time."""
-    paths: dict[nn.Module, str] = {}
-    stack = [(model, "")]
-    while stack:
-        module, path = stack.pop()
-        if module not in paths:
-            paths[module] = path
-            prefix = f"{path}." if path else ""
-            stack += [(child, prefix + name) for name, child in reversed(module._modules.items()) if child is not None]
-    return paths
 
 
 def _call_name(path: str, call: int) -> str:
