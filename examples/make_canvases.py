@@ -15,7 +15,6 @@ import numpy as np
 from corpus_options import CorpusOptions
 
 from attent.errors import ArgumentError, AttentError, needs
-from attent.tasks.caption.corpus import PARTS
 from attent.tasks.classification.pictures import load_digits
 from attent.text.corpus import split_by_class
 
@@ -47,7 +46,7 @@ def canvases(pictures: int, held_out: int, seed: int = 0) -> dict[str, list[Canv
     assert digits.classes is not None
     rest, test = split_by_class(digits.classes, TEST_SHARE, seed)
     train, validation = (rest[part] for part in split_by_class(digits.classes[rest], VALIDATION_SHARE, seed))
-    parts: dict[str, list[Canvas]] = {part: [] for part in (*PARTS, "combinations")}
+    parts: dict[str, list[Canvas]] = {part: [] for part in ("train", "valid", "test", "combinations")}
     for number, (part, rows) in enumerate(zip(parts, (train, validation, test, test), strict=True)):
         generator, count = np.random.default_rng((seed, number)), held_out if number else pictures
         while len(parts[part]) < count:

@@ -6,7 +6,7 @@ import pytest
 from make_canvases import HELD_OUT_PAIRS, NAMES, POSITIONS, Canvas, canvases, main, write_canvases
 
 from attent.errors import ArgumentError
-from attent.tasks.caption.corpus import read_captions
+from attent.tasks.caption.task import read_captions
 
 pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
 
