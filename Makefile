@@ -25,7 +25,7 @@ docs: .venv/installed-dev
 
 # docs/gallery.md and its pictures, and the picture of the first page; PLATES names some of them, and ATTENT_DATA the folder of corpora.
 gallery: .venv/installed-dev
-	PYTHONPATH=scripts .venv/bin/python -m gallery $(PLATES)
+	PYTHONPATH=scripts:benchmarks:examples .venv/bin/python -m gallery $(PLATES)
 	PYTHONPATH=scripts .venv/bin/python -m gallery.black_dog
 
 format: .venv/installed-dev

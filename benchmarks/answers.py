@@ -1,6 +1,6 @@
 """Answer questions about generated stories with a span of the story, beside two baselines.
 
-`configs/answers.toml` trains an encoder for each seed on the same stories (`attent data stories`);
+`configs/answers.toml` trains an encoder for each seed on the same stories (`examples/make_stories.py`);
 the stories of the test contain a combination of a person with a place or a thing that training lacks. The baselines
 answer with the place that the story mentions last, or most often, the later one of equals.
 
@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from _sides import head, table
+from story_corpus import StoriesSettings, Story, stories
 
 import attent
 from attent.tasks.question_answering.task import answer_scores
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings, read
-from attent.tasks.stories import StoriesSettings, stories
-from attent.tasks.stories.corpus import Story
 from attent.training.progress import Progress
 
 CONFIG = Path(__file__).parents[1] / "configs" / "answers.toml"

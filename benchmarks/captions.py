@@ -1,6 +1,6 @@
 """Caption canvases of digits with a Transformer and an RNN, and measure which region each digit's word attends to.
 
-For each seed, `attent.tasks.caption.canvases` draws the canvases, and `configs/canvases.toml` and
+For each seed, `examples/make_canvases.py` draws the canvases, and `configs/canvases.toml` and
 `configs/canvases-rnn.toml` train on them. Two parts are held out: test has images of digits that training never saw;
 combinations also has pairs of digits that never stand on one canvas in training. No loss is on attention. The share of
 the attention of a digit's word on its own quarter of the canvas is the sum over that quarter's patches, of the last
@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 from _sides import head, table
+from make_canvases import NAMES, POSITIONS, Canvas, canvases, write_canvases
 
-from attent.tasks.caption.canvases import NAMES, POSITIONS, Canvas, canvases, write_canvases
 from attent.tasks.caption.captioner import Captioner, load
 from attent.tasks.overrides import override
 from attent.tasks.recipe import follow

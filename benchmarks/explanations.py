@@ -21,6 +21,7 @@ from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
 import torch
+from story_corpus import StoriesSettings, stories
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
@@ -28,7 +29,6 @@ from attent.runs.folder import MODEL
 from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings
-from attent.tasks.stories import StoriesSettings, stories
 from attent.tasks.translation.translator import Translator, load
 from attent.text.tokenizer import BOS
 

@@ -1,6 +1,6 @@
 """Compare an encoder of sentences and words with an encoder of words: answers about stories, by their length.
 
-    benchmarks/hierarchical.py [--out runs/hierarchical] [--models …] [--seeds 1 2 3] [--updates N]
+    scripts/bench hierarchical [--out runs/hierarchical] [--models …] [--seeds 1 2 3] [--updates N]
 
 Five RNNs answer questions about stories (docs/stories.md): with a fixed vector or Bahdanau's attention, over words or
 over sentences. They have the same number of parameters within 10 %, read the same stories of 6 to 24 sentences in the
@@ -25,12 +25,12 @@ from _sides import show
 from comparison import trainings
 from comparison.results import EXACT_MATCH, RESAMPLES, Estimate, Figure, ModelComparison, Point, Series, estimate
 from comparison.trainings import TrainingPlan
+from story_corpus import Story
+from story_corpus.world import ask, simulate
 
 from attent.devices import limit_threads
 from attent.runs.durable import write_text
 from attent.tasks.settings import RunSettings
-from attent.tasks.stories import Story
-from attent.tasks.stories.world import ask, simulate
 from attent.text.tokenizer import WordTokenizer, sentence_ends
 
 # With two layers of the encoder, a model of words has as many parameters as one of words and sentences.

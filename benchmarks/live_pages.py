@@ -6,8 +6,8 @@ For each kind of run and each seed, a short training on one thread, unless FOLDE
 runs under node, with 16-bit and with 8-bit weights; Python computes with the same rounded weights. Test inputs are
 translated, continued, filled or classified by greedy search: tokens (or classes, or words for blanks) are counted as
 the same if all of an input's are, and differences are the largest of all inputs. The longest inputs and unknown
-characters are among them. Corpora: `attent data phrases`, `attent data canvases` and scikit-learn's digits; multi30k
-needs ATTENT_DATA.
+characters are among them. Corpora: `attent data phrases`, `examples/make_canvases.py` and scikit-learn's digits;
+multi30k needs ATTENT_DATA.
 """
 
 from __future__ import annotations

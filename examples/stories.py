@@ -2,7 +2,7 @@
 
     python examples/stories.py STORIES RUN [RUN]...
 
-STORIES is a folder written by `attent data stories`, and each RUN was trained on it, or on the same stories
+STORIES is a folder written by `examples/make_stories.py`, and each RUN was trained on it, or on the same stories
 `--with-support`. The words after the last full stop of a run's output are its answer; a second row counts answers whose
 supporting sentences are also correct to the last word. There are two baselines: the place that the story mentions last,
 and the most frequent training answer for the kind of question. Attention is that of the last layer, averaged over its
@@ -19,9 +19,10 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from story_corpus import Story
+from story_corpus.world import PLACES
+
 import attent
-from attent.tasks.stories import Story
-from attent.tasks.stories.world import PLACES
 from attent.tasks.translation.translator import Translator
 
 # The number of test stories of each kind for which attention is measured.

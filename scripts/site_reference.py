@@ -173,12 +173,11 @@ def command_parts(command: Any, context: Any, level: int = 2) -> Iterator[str]:
 def settings() -> Iterator[str]:
     """Yield the parts of the page about settings.
 
-    The tables of a recipe come first, then those of searches and of generated stories.
+    The tables of a recipe come first, then those of searches and of word vectors.
     """
     from attent.models.settings import SETTINGS
     from attent.search.settings import GenerationSettings, SearchSettings
     from attent.tasks.settings import RunSettings
-    from attent.tasks.stories.corpus import StoriesSettings
     from attent.text.settings import SkipGramSettings
 
     yield "# Every setting"
@@ -198,7 +197,6 @@ def settings() -> Iterator[str]:
     yield "The following are options of commands and arguments in Python, not tables of a recipe."
     yield from settings_parts("Search: translate", SearchSettings)
     yield from settings_parts("Generation: generate", GenerationSettings)
-    yield from settings_parts("Stories: data stories", StoriesSettings)
     yield from settings_parts("Word vectors: vectors --from-text", SkipGramSettings)
 
 

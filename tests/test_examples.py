@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from story_corpus import StoriesSettings, Story, stories
 
 from attent.attention.maps.attention_map import LabelledMap
 from attent.tasks.recipe import follow
 from attent.tasks.settings import parse
-from attent.tasks.stories import StoriesSettings, Story, stories
 from attent.text.tokenizer import WordTokenizer
 
 ROOT = Path(__file__).parents[1]

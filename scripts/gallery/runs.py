@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from story_corpus import StoriesSettings, stories
+
 from attent.runs.config import read_config
 from attent.tasks import settings
 from attent.tasks.overrides import override, resolve_corpus
 from attent.tasks.phrases import phrases, write_phrases
 from attent.tasks.recipe import follow, resume
-from attent.tasks.stories import StoriesSettings, stories
 
 RECIPES = Path(__file__).parents[2] / "configs"
 # The recipes' number of updates without a time limit, in float32: every machine computes the same, up to rounding.

@@ -8,10 +8,10 @@ from statistics import mean
 from typing import Any
 
 from matplotlib.patches import Rectangle
+from story_corpus import Story
 
 from attent.attention.maps.attention_map import LabelledMap
 from attent.runs.config import read_config
-from attent.tasks.stories import Story
 from attent.tasks.translation.translator import Translator, load
 from attent.views.build_scene import build_scene
 from gallery.drawing import KEY, bar, matrix, sheet

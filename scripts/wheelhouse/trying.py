@@ -164,7 +164,7 @@ def _test(environment: Environment, checkout: Path, constraints: tuple[str, ...]
         "-p",
         "wheelhouse.entry_points",
     ]
-    command += ["-o", "pythonpath=scripts benchmarks", "--rootdir", str(checkout), *TESTS]
+    command += ["-o", "pythonpath=scripts benchmarks examples", "--rootdir", str(checkout), *TESTS]
     printed = environment.run(*command, cwd=checkout)
     assert printed
     print(*printed.splitlines()[-3:], sep="\n")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 from gallery import alignment, digits, length, runs, stories
+from story_corpus import StoriesSettings
 
 from attent.errors import DataError
-from attent.tasks.stories import StoriesSettings
 from attent.tasks.translation.translator import load
 from attent.text.text import Pair
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from attent.errors import ArgumentError, DataError
-from attent.tasks.caption import corpus as module
-from attent.tasks.caption.corpus import CaptionCorpus, read_captions
-from attent.tasks.caption.settings import CaptionsSettings
+from attent.tasks.caption import task as module
+from attent.tasks.caption.task import CaptionCorpus, CaptionsSettings, read_captions
 from attent.text.readers import MAX_LINE
 
 Light = Callable[[str, int], np.ndarray]

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from attent.errors import DataError
-from attent.tasks.caption.corpus import CaptionExamples
-from attent.tasks.caption.task import CaptionTask
+from attent.tasks.caption.task import CaptionExamples, CaptionTask
 from attent.tasks.settings import RunSettings
 from attent.text.batches import BatchSize
 from attent.text.tokenizer import BOS, EOS, PAD

@@ -30,7 +30,7 @@ from attent.tasks.dates.patterns import (
     sample_moments,
     texts_with_readings,
 )
-from attent.tasks.stories.world import Draw, choose
+from attent.tasks.sampling import Draw, choose
 from attent.text.text import Gold, Pair, TranslationCorpus, add_tag
 from attent.text.tokenizer import Tokenizer
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from attent.tasks.stories.world import Draw, choose
+from attent.tasks.sampling import Draw, choose
 
 
 class Noun(NamedTuple):

@@ -1,13 +1,20 @@
-"""Canvases: pictures of one to four of scikit-learn's digits, with captions of the digits and their positions."""
+"""Make a corpus of canvases: pictures of one to four of scikit-learn's digits, with captions.
+
+    python examples/make_canvases.py --out data/canvases
+
+Writes train.tsv, valid.tsv, test.tsv and combinations.tsv. The images of digits in valid and test are not in train. In
+combinations, digits are together that are so nowhere else.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from corpus_options import CorpusOptions
 
-from attent.errors import ArgumentError, needs
-from attent.tasks.caption.corpus import PARTS
+from attent.errors import ArgumentError, AttentError, needs
 from attent.tasks.classification.pictures import load_digits
 from attent.text.corpus import split_by_class
 
@@ -39,7 +46,7 @@ def canvases(pictures: int, held_out: int, seed: int = 0) -> dict[str, list[Canv
     assert digits.classes is not None
     rest, test = split_by_class(digits.classes, TEST_SHARE, seed)
     train, validation = (rest[part] for part in split_by_class(digits.classes[rest], VALIDATION_SHARE, seed))
-    parts: dict[str, list[Canvas]] = {part: [] for part in (*PARTS, "combinations")}
+    parts: dict[str, list[Canvas]] = {part: [] for part in ("train", "valid", "test", "combinations")}
     for number, (part, rows) in enumerate(zip(parts, (train, validation, test, test), strict=True)):
         generator, count = np.random.default_rng((seed, number)), held_out if number else pictures
         while len(parts[part]) < count:
@@ -77,3 +84,21 @@ def write_canvases(folder: Path, parts: dict[str, list[Canvas]]) -> None:
             (folder / f"{part}.tsv").write_text(lines, encoding="utf-8", newline="")
     except OSError as error:
         raise ArgumentError(f"{folder} cannot be written: {error.strerror or error}") from error
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make the corpus, and print its sizes."""
+    parser = CorpusOptions(__doc__)
+    parser.add_count("--pictures", 8_000, "number of pictures to train on")
+    parser.add_count("--held-out", 500, "number of pictures of each held-out part")
+    options = parser.parse_args(arguments)
+    try:
+        parts = canvases(options.pictures, options.held_out, options.seed)
+        write_canvases(options.out, parts)
+    except AttentError as error:
+        parser.error(str(error))
+    print(f"{', '.join(f'{len(drawn):,} pictures of {part}' for part, drawn in parts.items())}, in {options.out}")
+
+
+if __name__ == "__main__":
+    main()

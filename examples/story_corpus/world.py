@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar, get_args
 
+from attent.tasks.sampling import Draw, choose
+
 PEOPLE = ("Anna", "Ben", "Clara", "David", "Emma", "Felix", "Greta", "Hugo")
 PLACES = ("kitchen", "garden", "cellar", "library", "office", "garage", "attic", "hall")
 THINGS = ("ball", "lamp", "key", "book", "cup", "coat", "map", "hat")
@@ -18,13 +20,7 @@ CAST, OBJECTS = 3, 3
 # taking and dropping are both possible.
 MOVING, TAKING = 0.6, 0.65
 
-Draw = Callable[[], float]
 Item = TypeVar("Item")
-
-
-def choose(draw: Draw, items: Sequence[Item]) -> Item:
-    """Choose an item uniformly; uses only random(), which Python guarantees to be the same in every version."""
-    return items[int(draw() * len(items))]
 
 
 def pick(draw: Draw, items: Sequence[Item], count: int) -> list[Item]:

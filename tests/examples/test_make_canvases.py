@@ -3,10 +3,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from make_canvases import HELD_OUT_PAIRS, NAMES, POSITIONS, Canvas, canvases, main, write_canvases
 
 from attent.errors import ArgumentError
-from attent.tasks.caption.canvases import HELD_OUT_PAIRS, NAMES, POSITIONS, Canvas, canvases, write_canvases
-from attent.tasks.caption.corpus import read_captions
+from attent.tasks.caption.task import read_captions
 
 pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
 
@@ -86,3 +86,22 @@ def test_files(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ArgumentError, match="cannot be written"):
         write_canvases(tmp_path / "file" / "canvases", parts)
+
+
+def test_the_script_writes_the_parts_and_refuses_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["make_canvases.py"])
+    out = tmp_path / "new"
+    main(["--out", str(out), "--pictures", "7", "--held-out", "2", "--seed", "3"])
+    parts = "7 pictures of train, 2 pictures of valid, 2 pictures of test, 2 pictures of combinations"
+    assert capsys.readouterr().out == f"{parts}, in {out}\n"
+    name, caption = (out / "combinations.tsv").read_text(encoding="utf-8").splitlines()[1].split("\t")
+    assert (out / name).is_file() and " , " in caption
+    refused = {"--pictures=0": "argument --pictures: must be at least 1, got 0", "--size=2": "arguments: --size=2"}
+    for option, message in refused.items():
+        with pytest.raises(SystemExit) as exited:
+            main(["--out", str(tmp_path / "none"), option])
+        (line,) = capsys.readouterr().err.splitlines()
+        assert exited.value.code == 2 and line.startswith("make_canvases.py: ") and line.endswith(message)
+    assert not (tmp_path / "none").exists()

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 from pydantic import ValidationError
+from story_corpus.corpus import Stories, StoriesSettings, Story, stories
+from story_corpus.world import DROPS, KINDS, MOVES, TAKES, Question, World, ask, is_held_out
 
 from attent.errors import ArgumentError
-from attent.tasks.stories.corpus import Stories, StoriesSettings, Story, stories
-from attent.tasks.stories.world import DROPS, KINDS, MOVES, TAKES, Question, World, ask, is_held_out
 
 FEW = StoriesSettings(training_stories=60, held_out_stories=30)
 SENTENCE = re.compile(rf"(\w+) (?:({'|'.join(MOVES)})|({'|'.join(TAKES)})|({'|'.join(DROPS)})) the (\w+)\.")

@@ -15,7 +15,7 @@ from random import Random
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from attent.errors import ArgumentError
-from attent.tasks.stories.world import KINDS, Draw, QuestionKind, ask, is_held_out, simulate
+from story_corpus.world import KINDS, Draw, QuestionKind, ask, is_held_out, simulate
 
 
 class StoriesSettings(BaseModel, extra="forbid", frozen=True):
