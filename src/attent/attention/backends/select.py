@@ -176,8 +176,8 @@ def plan(
         raise UnknownNameError("implementation", implementation, ("auto", *backends))
     elif reason := backends[name].unsupported(call):
         raise ImplementationError(f"implementation {implementation!r} cannot serve this call: {reason}")
-    others = [other for other in backends if other != name] if with_reasons else []
-    reasons = {other: objection(other) or f"{name} takes precedence" for other in others}
+    others = [key for key in backends if key != name] if with_reasons else []
+    reasons = {key: objection(key) or f"{name} takes precedence" for key in others}
     return Plan(name, _variant_of_backend(prepared, backends, name, implementation), reasons)
 
 
