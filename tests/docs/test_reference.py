@@ -63,7 +63,7 @@ def unlisted(page: dict[str, str]) -> list[tuple[str, str]]:
 def test_every_command_and_option_is_there(hook: dict[str, Any]) -> None:
     page = sections(hook["commands"]())
     assert not unlisted(page)
-    assert "attent-compare-scores" in page
+    assert "attent-data-multi30k" in page
     page["attent-translate"] = page["attent-translate"].replace("--beam", "--bean")
     assert unlisted(page) == [("attent-translate", "--beam")]
 
@@ -112,7 +112,7 @@ def test_every_public_name_is_there_and_says_what_it_is(hook: dict[str, Any]) ->
 def test_the_page_of_formats_names_every_key_and_file_of_a_run() -> None:
     from attent.runs.config import FORMAT, RunConfig
     from attent.tasks.fill_mask.fill_mask import AttendedPiece, Guess
-    from attent.tasks.text_generation.text_generator import GeneratedText
+    from attent.tasks.text_generation.continuation import GeneratedText
     from attent.training import checkpoint
 
     page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
