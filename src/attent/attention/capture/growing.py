@@ -20,8 +20,8 @@ from attent.attention.capture.captured_maps import DeferredMap, Snapshot, may_be
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.lazy_matrix import Versions
 
-# Memory, shape, strides and dtype of a tensor: while it exists, no other tensor with other numbers has the same.
-Identity = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
+# Storage, offset, shape, strides and dtype of a tensor: while it exists, no tensor with other numbers has the same.
+Identity = tuple[int, int | torch.SymInt, torch.Size, tuple[int, ...], torch.dtype]
 
 
 class _Growing:
@@ -78,7 +78,8 @@ _GROWING: WeakValueDictionary[Identity, _Growing] = WeakValueDictionary()
 
 
 def _identity(tensor: Tensor) -> Identity:
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+    storage = tensor.untyped_storage()._cdata
+    return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def note_concatenation(frame: FrameType, args: tuple[Any, ...], keywords: dict[str, Any], result: Tensor) -> None:
