@@ -133,6 +133,10 @@ def test_no_part_shows_another_state(served: ExploreServer, window: Any, transla
         else:
             slow(route)
 
+    asked: set[Any] = set()
+    page.on("request", lambda request: asked.add(request))
+    page.on("requestfinished", lambda request: asked.discard(request))
+    page.on("requestfailed", lambda request: asked.discard(request))
     page.route("**/api/scenes/**", slow)
     page.route("**/api/translate", answer)
     for _ in range(SEQUENCES):
@@ -142,18 +146,18 @@ def test_no_part_shows_another_state(served: ExploreServer, window: Any, transla
             check_moment(page.evaluate(SEEN))
             page.wait_for_timeout(random_.choice((0, 10, 60)))
         page.keyboard.press("Escape")
-        settled(page)
+        settled(page, asked)
         check_end(page.evaluate(SEEN), expected, text)
     window.wrong = [wrong for wrong in window.wrong if "status of 400" not in wrong]
 
 
-def settled(page: Any) -> None:
-    """Wait until nothing changes any more, longer than typing is waited for."""
+def settled(page: Any, asked: set[Any]) -> None:
+    """Wait until no request is on its way and nothing changes any more, longer than typing is waited for."""
     page.wait_for_timeout(360)
     before, quiet = None, 0
     while quiet < 3:
         now = page.evaluate(SEEN)
         is_waiting = now["isPale"] or now["status"].endswith("…") or (now["row"] is None and not now["isWrong"])
-        quiet = quiet + 1 if now == before and not is_waiting else 0
+        quiet = quiet + 1 if now == before and not is_waiting and not asked else 0
         before = now
         page.wait_for_timeout(30)
