@@ -11,12 +11,11 @@ from typing import Any
 
 import torch
 from _sides import Work, head, milliseconds, run, table
-from dot import seconds_of_process
+from dot import rates_of_products
 from torch.nn import functional as F
 
 import attent
 from attent.attention import attend
-from attent.ops import onednn
 
 HEADS, GROUPS, WIDTH, LAYERS = 16, 8, 128, 28
 # Prompts, and the rounds in which the sides of the whole model take turns.
@@ -29,33 +28,26 @@ SHAPE = {
 }  # fmt: skip
 
 
-def matrix_rate() -> float:
-    """Return the rate of the faster product of 384 × 384 × 384, in GFLOP/s of processor time."""
-    side = 384
-    left, right, out = torch.randn(side, side), torch.randn(side, side), torch.empty(side, side)
-    libraries: dict[str, Work] = {
-        "MKL": lambda: torch.mm(left, right, out=out),
-        "oneDNN": lambda: onednn.multiply(left, right),
-    }
-    return max(2 * side**3 / best / 1e9 for best in seconds_of_process(libraries, 4).values())
+def rate_of_a_thread() -> float:
+    """Return the rate of the faster product of matrices that fit in the cache, in GFLOP/s of one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    rate = max(rates_of_products().values())
+    torch.set_num_threads(threads)
+    return rate
 
 
 @torch.no_grad()
 def attention() -> None:
     """Measure one layer's causal attention of a prompt."""
     head(f"Attention of a layer: {HEADS} heads of {WIDTH}, {GROUPS} of keys, causal, float32, without gradients")
-    threads, peak = torch.get_num_threads(), matrix_rate()
+    threads, peak = torch.get_num_threads(), rate_of_a_thread()
     print(f"The peak is the faster product of 384 × 384 × 384 on one thread, {peak:.0f} GFLOP/s; {threads} threads.\n")
     rows = []
     for length in LENGTHS:
         query = torch.randn(1, HEADS, length, WIDTH)
         key, value = (torch.randn(1, GROUPS, length, WIDTH) for _ in range(2))
-        sides: dict[str, Work] = {
-            "sdpa": lambda q=query, k=key, v=value: F.scaled_dot_product_attention(
-                q, k, v, is_causal=True, enable_gqa=True
-            ),
-            "attent": lambda q=query, k=key, v=value: attend(q, k, v, mask="causal"),
-        }
+        sides = layer_sides(query, key, value)
         if length < 4000:
             sides["eager"] = lambda q=query, k=key, v=value: eager(q, k, v)
         times = milliseconds(sides, rounds=5, seconds=6)
@@ -64,6 +56,14 @@ def attention() -> None:
         cells = [f"{times[name]:,.0f}" if name in times else "—" for name in ("eager", "sdpa", "attent")]
         rows.append([f"{length:,}", *cells, f"{times['sdpa'] / times['attent']:.2f}", *rates])
     table(["T", "eager, ms", "sdpa, ms", "attent, ms", "sdpa / attent", "attent, GFLOP/s", "share of the peak"], rows)
+
+
+def layer_sides(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> dict[str, Work]:
+    """Return what computes a layer's causal attention, by side."""
+    return {
+        "sdpa": lambda: F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True),
+        "attent": lambda: attend(query, key, value, mask="causal"),
+    }
 
 
 def eager(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -112,6 +112,21 @@ def model() -> None:
                 ]
             )
         table(["prompt, side", "prefill, s", "tokens/s", "both, s", "× attent's"], rows)
+        print("\n" + allowed(length, {name: best[name][0] for name in ("sdpa", "attent")}) + "\n", flush=True)
+
+
+def allowed(length: int, prefill: dict[str, float]) -> str:
+    """Say what the faster attention allows for a prefill, all else being as fast as beside sdpa."""
+    query = torch.randn(1, HEADS, length, WIDTH)
+    key, value = (torch.randn(1, GROUPS, length, WIDTH) for _ in range(2))
+    times = milliseconds(layer_sides(query, key, value), rounds=5, seconds=6)
+    attended = {name: LAYERS * time / 1e3 for name, time in times.items()}
+    best = prefill["sdpa"] - attended["sdpa"] + attended["attent"]
+    return (
+        f"Outside attention, sdpa's prefill spends {1 - attended['sdpa'] / prefill['sdpa']:.0%}; with attention "
+        f"{times['sdpa'] / times['attent']:.2f} × as fast it would take {best:.2f} s: "
+        f"{best / prefill['attent']:.2f} of what attent's takes."
+    )
 
 
 def generated(
