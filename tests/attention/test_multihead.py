@@ -228,7 +228,9 @@ def test_it_compiles_to_one_graph(arguments: dict[str, Any]) -> None:
         ]
 
     torch.compiler.reset()
-    actual, expected = gradients(torch.compile(attention, fullgraph=True)), gradients(attention)
+    # what inductor makes of other graphs takes it a minute each, and is its own affair
+    backend = "aot_eager" if arguments else "inductor"
+    actual, expected = gradients(torch.compile(attention, fullgraph=True, backend=backend)), gradients(attention)
     assert all(tensor.isfinite().all() for tensor in actual)
     if attention.dropout:
         # a compiled graph draws its seed otherwise

@@ -29,7 +29,7 @@ _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
-Variant = Literal["products", "twice_differentiable", "pytorch"]
+Variant = Literal["products", "twice_differentiable", "pytorch", "grouped"]
 
 
 def choose(pairs: int, device: torch.device, *, needs_grad: bool, mask_needs_grad: bool) -> Variant:
@@ -63,7 +63,7 @@ def twice_differentiable(
 
     Args:
         query: (B, H, Tq, D).
-        key: (B, H, Tk, D).
+        key: (B, H, Tk, D); with the variant "grouped", heads share keys and values, (B, G, Tk, D).
         value: (B, H, Tk, Dv).
         mask: an additive mask, or a boolean mask of the pairs that may attend, or None.
         causal: whether query i sees only the keys up to i.
@@ -83,6 +83,12 @@ def _pytorch(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, cau
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
 
 
+def _grouped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=True
+    )
+
+
 def _by_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
     exact = torch.promote_types(value.dtype, torch.float32)
     return _Products.apply(query.to(exact), key.to(exact), value.to(exact), mask, causal, scale).to(value.dtype)
@@ -98,7 +104,9 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causa
     return _Fused.apply(query, key, value, mask, causal, scale)
 
 
-VARIANTS = {"products": _by_products, "twice_differentiable": _fused, "pytorch": _pytorch}
+VARIANTS = {
+    "products": _by_products, "twice_differentiable": _fused, "pytorch": _pytorch, "grouped": _grouped
+}  # fmt: skip
 
 
 class _Fused(torch.autograd.Function):

@@ -17,7 +17,7 @@ from attent.attention.scores import SCORES
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.ops import sdpa
-from attent.ops.eligibility import is_known_true, is_vmap_alone, needs_plain_torch
+from attent.ops.eligibility import is_exporting, is_known_true, is_vmap_alone, needs_plain_torch
 
 # Their lowered sides are the queries and keys themselves.
 PLAIN: tuple[type[DotScore], ...] = (Dot, ScaledDot)
@@ -72,6 +72,9 @@ def _needs_grad(prepared: Prepared) -> bool:
 
 def _run_all(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, variant: sdpa.Variant) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), of all pairs at once."""
+    # on a CPU, PyTorch's function reads keys that heads share without copies; on a GPU, some of its kernels do not
+    is_grouped = variant == "pytorch" and call.device.type == "cpu" and isinstance(call.score, PLAIN)
+    is_grouped = is_grouped and key.bias is None and key.features.shape[1] != call.heads and not is_exporting()
     if (
         call.mask is None
         and call.bias is None
@@ -81,11 +84,16 @@ def _run_all(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, vari
     ):
         # the most common call has nothing to prepare
         scale = call.score.scale(call.query_width)
+        features = key.features if is_grouped else call.repeat_kv(key.features)
         return sdpa.twice_differentiable(
-            query, call.repeat_kv(key.features), call.repeat_kv(value), None, False, scale, variant
+            *(query, features, value if is_grouped else call.repeat_kv(value)),
+            *(None, False, scale, "grouped" if is_grouped else variant),
         )
-    key, value = call.repeat_kv_side(key), call.repeat_kv(value)
     causality = _causality(call)
+    if is_grouped and causality != "table":
+        variant = "grouped"
+    else:
+        key, value = call.repeat_kv_side(key), call.repeat_kv(value)
     is_causal, allowed = causality == "pytorch", call.allowed(call.pairs()) if causality == "table" else None
     if is_causal and call.keys > call.queries:
         # no query sees the keys after the last query
