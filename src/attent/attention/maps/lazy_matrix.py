@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import reference
-from attent.attention.backends import bands
+from attent.attention.backends import bands, sdpa
 from attent.attention.backends.tanh import fused_scores
 from attent.attention.base import LoweredSide, Mask, Normalizer, TanhScore
 from attent.attention.call import Call
 from attent.errors import ArgumentError, ShapeError, StaleMapError
-from attent.ops.eligibility import without_autocast
+from attent.ops.eligibility import is_known_true, without_autocast
 
 Index = int | slice | Tensor | list[int] | EllipsisType
 
@@ -192,6 +192,17 @@ class LazyMatrix:
                 return lowered
             self._lowered = lowered
         return self._lowered
+
+    def shared_key_side(self) -> LoweredSide:
+        """Return `key_side`, but keys that heads share once only, (B, G, Tk, D'), where that gives the same numbers."""
+        call, (features, bias, _) = self.call, self.key
+        is_plain = type(call.score) in sdpa.PLAIN and bias is None and not features.requires_grad
+        if features.shape[1] == call.heads or self._lowered is not None or not is_plain:
+            return self.key_side()
+        if call.mask is not None and not is_known_true(lambda: torch.isfinite(features.sum()), call.device):
+            return self.key_side()
+        self._versions.check()
+        return LoweredSide(features.to(call.accumulation_dtype))
 
     def _read_runs(self, runs: Iterable[Tensor]) -> list[Tensor]:
         with (

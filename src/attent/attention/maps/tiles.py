@@ -87,7 +87,7 @@ def _tiles_by_formula(weights: LazyMatrix, rows: range, heads: range, sequences:
 
 
 def _tiles_in_place(weights: LazyMatrix, rows: range, heads: range, sequences: range) -> Iterator[Tile]:
-    call, key = weights.call, weights.key_side()
+    call, key = weights.call, weights.shared_key_side()
     step, block = _rows_and_heads_per_tile(call, len(rows), len(heads), len(sequences))
     ranges = _key_ranges_of_rows(call)
     scratch = torch.empty(2, block * step * call.keys, dtype=call.accumulation_dtype, device=call.device)
@@ -96,7 +96,8 @@ def _tiles_in_place(weights: LazyMatrix, rows: range, heads: range, sequences: r
         query = call.score.lower_query(weights.query[:, :, run].to(call.accumulation_dtype), key.center)
         terms = _RowTerms.of(call, run, columns)
         for batch_slice, head_slice in _blocks(heads, sequences, block):
-            sides = _part_of(query, batch_slice, head_slice), _part_of(key, batch_slice, head_slice, columns)
+            shared = call.heads // key.features.shape[1]
+            sides = _part_of(query, batch_slice, head_slice), _part_of(key, batch_slice, head_slice, columns, shared)
             scores = (
                 _dot_scores(call, *sides, scratch[0])
                 if isinstance(call.score, DotScore)
@@ -171,7 +172,15 @@ def _part(tensor: Tensor, batches: slice, heads: slice) -> Tensor:
     return tensor[batches if tensor.shape[0] > 1 else slice(None), heads if tensor.shape[1] > 1 else slice(None)]
 
 
-def _part_of(side: LoweredSide, batches: slice, heads: slice, columns: slice = slice(None)) -> LoweredSide:
+def _part_of(
+    side: LoweredSide, batches: slice, heads: slice, columns: slice = slice(None), shared: int = 1
+) -> LoweredSide:
+    """Return a part of a side whose heads are each shared by so many; some of these get a copy of their own."""
+    if shared > 1:
+        if heads.start % shared or heads.stop % shared or heads.step not in (None, 1):
+            groups = torch.arange(heads.start, heads.stop, heads.step or 1, device=side.features.device) // shared
+            return LoweredSide(side.features[batches, :, columns][:, groups])
+        heads = slice(heads.start // shared, heads.stop // shared)
     return LoweredSide(
         side.features[batches, heads, columns], None if side.bias is None else side.bias[batches, heads, columns]
     )
@@ -189,8 +198,10 @@ def _dot_scores(call: Call, query: LoweredSide, key: LoweredSide, scratch: Tenso
     assert isinstance(call.score, DotScore)
     scaled = query.features * call.score.scale(query.features.shape[-1])
     shape = (*scaled.shape[:3], key.features.shape[2])
-    scores = scratch[: shape[0] * shape[1] * shape[2] * shape[3]].view(-1, *shape[2:])
-    torch.bmm(scaled.flatten(0, 1), key.features.flatten(0, 1).transpose(1, 2), out=scores)
+    # rows of heads that share keys are those of one product
+    groups, scores = shape[0] * key.features.shape[1], scratch[: shape[0] * shape[1] * shape[2] * shape[3]]
+    products = scores.view(groups, -1, shape[3])
+    torch.bmm(scaled.reshape(groups, -1, scaled.shape[3]), key.features.flatten(0, 1).transpose(1, 2), out=products)
     scores = scores.view(shape)
     if key.bias is not None:
         scores += key.bias[..., None, :]
