@@ -6,7 +6,7 @@ import torch
 from attent.attention import attend
 
 
-@pytest.mark.parametrize("heads", [range(6), range(2, 4), range(1, 6), range(0, 6, 2), range(5, 6)], ids=str)
+@pytest.mark.parametrize("heads", [range(6), range(2, 4), range(1, 6), range(5, 6)], ids=str)
 @pytest.mark.parametrize("mask", [None, "causal"])
 def test_heads_that_share_keys_have_the_weights_of_copies(heads: range, mask: str | None) -> None:
     query, key = torch.randn(2, 6, 5, 4), torch.randn(2, 3, 7, 4)

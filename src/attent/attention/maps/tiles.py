@@ -177,8 +177,8 @@ def _part_of(
 ) -> LoweredSide:
     """Return a part of a side whose heads are each shared by so many; some of these get a copy of their own."""
     if shared > 1:
-        if heads.start % shared or heads.stop % shared or heads.step not in (None, 1):
-            groups = torch.arange(heads.start, heads.stop, heads.step or 1, device=side.features.device) // shared
+        if heads.start % shared or heads.stop % shared:
+            groups = torch.arange(heads.start, heads.stop, device=side.features.device) // shared
             return LoweredSide(side.features[batches, :, columns][:, groups])
         heads = slice(heads.start // shared, heads.stop // shared)
     return LoweredSide(
