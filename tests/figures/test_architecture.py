@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from architecture import Box, Group, ModelColumn, architecture, columns, svg
 from torch import nn
 
 from attent.errors import ArgumentError
@@ -13,7 +14,6 @@ from attent.models.encoder import EncoderModel
 from attent.models.rnn import RNN
 from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.views.architecture import Box, Group, ModelColumn, architecture, columns, svg
 
 
 def transformer(**settings: object) -> Transformer:
