@@ -49,12 +49,13 @@ def build_attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAtten
 
 def build_residual(settings: StackSettings) -> Residual:
     """Build the residual connection of a sub-layer."""
-    return Residual(settings.width, settings.norm, settings.dropout)
+    return Residual(settings.width, settings.norm, settings.dropout, getattr(settings, "norm_epsilon", 1e-5))
 
 
 def build_final_norm(settings: StackSettings) -> nn.Module:
     """Build the final norm of a stack, which only pre-norm needs."""
-    return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+    epsilon = getattr(settings, "norm_epsilon", 1e-5)
+    return nn.LayerNorm(settings.width, epsilon) if settings.norm == "pre" else nn.Identity()
 
 
 def build_positions(settings: StackSettings) -> Sinusoidal | Learned | None:

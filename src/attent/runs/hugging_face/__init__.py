@@ -6,7 +6,6 @@ al. (2020), arXiv 2010.11125; NLLB, Costa-jussà et al. (2022), arXiv 2207.04672
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,26 +16,27 @@ from torch import Tensor
 from attent.bounded import read_text
 from attent.errors import AttentError, DataError, RunError
 from attent.models.settings import TransformerSettings
-from attent.runs.config import RunConfig, is_pretrained
+from attent.runs.config import CONFIG, RunConfig, is_pretrained
 from attent.runs.folder import Run, RunWriter, model_of
-from attent.runs.hugging_face.folder import LARGEST_TEXT, SourceFolder
+from attent.runs.hugging_face.folder import LARGEST_TEXT, MARIAN, SourceFolder
 from attent.runs.hugging_face.layout import (
     SIDES,
     SpecialIds,
     TranslatorSource,
     Vocabulary,
     common_settings,
+    offset_positions,
     our_tensors,
     sinusoids,
 )
 from attent.runs.weights import tensors_of
-from attent.text.tokenizers import EOS_PIECE, SentencePieceTokenizer, processor_of
+from attent.text.tokenizers import EOS_PIECE, UNK_PIECE, SentencePieceTokenizer, processor_of
 
 # Settings that Marian in transformers ignores, although models trained with them need them.
 UNSUPPORTED = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
 # Positions that differ from the formula by less than this are considered equal to it.
 TOLERANCE = 1e-5
-UNK_PIECE, PAD_PIECE = "<unk>", "<pad>"
+PAD_PIECE = "<pad>"
 SPM, VOCABULARY_FILE, TOKENIZER_FILE = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
 # Both families begin with these tokens, regardless of the ids in the SentencePiece model.
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")
@@ -201,22 +201,11 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
         )
     except ValueError as error:
         raise folder.error(f"{SPM}: {error}") from error
-    table = m2m100_positions(count, settings["width"], pad)
+    table = offset_positions(count, settings["width"], pad + 1)
     kind: dict[str, Any] = {"norm": "pre", "position": "learned", "maximum_length": count}
     codes = {side: language.strip("_") for side, language in languages.items()}
     settings = TransformerSettings(**settings, **kind)
     return TranslatorSource(folder, settings, tokenizers, (vocabulary, vocabulary), dict.fromkeys(SIDES, table), codes)
-
-
-def m2m100_positions(count: int, width: int, pad: int) -> Tensor:
-    """Return M2M100's sinusoidal positions (T, E).
-
-    Position p is row pad + 1 + p of their table, and frequencies go down to exactly 1/10000.
-    """
-    half = width // 2
-    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / max(half - 1, 1)))
-    angles = torch.arange(pad + 1, pad + 1 + count).float()[:, None] * frequencies
-    return torch.cat((angles.sin(), angles.cos()), 1)
 
 
 def _m2m100_names(folder: SourceFolder, model: bytes, *, is_nllb: bool) -> tuple[dict[int, str], list[str]]:
@@ -314,11 +303,8 @@ def read(path: Path | str, source_language: str | None = None, target_language: 
     Raises:
         RunError: a file is missing or damaged, or attent cannot express the model.
     """
-    folder = SourceFolder(path)
-    family = folder.config.get("model_type")
-    if family not in FAMILIES:
-        raise folder.error(f"model_type must be one of {', '.join(FAMILIES)}, got {family!r}")
-    source = FAMILIES[family](folder, source_language, target_language)
+    source, family = _source(path, source_language, target_language)
+    folder = source.folder
     # sizes are compared with the weights before memory is allocated for a model of these sizes
     tensors = our_tensors(source)
     first = next(tensors)
@@ -335,6 +321,18 @@ def read(path: Path | str, source_language: str | None = None, target_language: 
     files = {LICENCE: text} if (text := _licence_text(folder)) else {}
     config = config.model_copy(update={"files": tuple(files)})
     return Run(config, model.eval(), dict(zip(config.tokenizers, source.tokenizers, strict=True)), files)
+
+
+def _source(path: Path | str, *languages: str | None) -> tuple[TranslatorSource, str]:
+    if not (Path(path) / CONFIG).is_file() and any(any(Path(path).glob(pattern)) for pattern in MARIAN):
+        from attent.runs.marian import MarianFolder, read_native
+
+        return read_native(MarianFolder(path), *languages), "Marian"
+    folder = SourceFolder(path)
+    family = folder.config.get("model_type")
+    if family not in FAMILIES:
+        raise folder.error(f"model_type must be one of {', '.join(FAMILIES)}, got {family!r}")
+    return FAMILIES[family](folder, *languages), f"transformers {family}"
 
 
 def import_run(
@@ -365,7 +363,7 @@ def _config(source: TranslatorSource, family: str) -> RunConfig:
     folder = source.folder
     name, merged = folder.config.get("_name_or_path"), folder.config | folder.generation
     origin: dict[str, Any] = {
-        "format": f"transformers {family}",
+        "format": family,
         "name": name if isinstance(name, str) and name else folder.path.resolve().name,
         "licence": folder.licence,
         **{f"{side}_language": language for side, language in source.languages.items()},
