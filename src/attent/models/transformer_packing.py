@@ -175,7 +175,8 @@ def _pieces(stack: Stack, kind: WeightType) -> Iterator[Piece]:
 def _past(module: MultiHeadAttention | SSRU, kind: WeightType) -> Iterator[Piece]:
     if isinstance(module, SSRU):
         biases = [module.forget.bias, torch.zeros_like(module.forget.bias)]
-        yield packed_linear.panels([module.forget.weight, module.value.weight], biases, kind)
+        layers = module.forget, module.value
+        yield packed_linear.panels([layer.weight for layer in layers], biases, kind, packed_linear.factors(layers))
         return
     rotary_width = 0 if module.position is None else module.key_width
     projections = module.query_projection, module.key_projection, module.value_projection
@@ -200,7 +201,7 @@ def _projections(layers: Sequence[nn.Linear], rotary_widths: Sequence[int], kind
 
     biases = [reordered(layer.bias, width) for layer, width in zip(layers, rotary_widths, strict=True)]
     weights = [cast(Tensor, reordered(layer.weight, width)) for layer, width in zip(layers, rotary_widths, strict=True)]
-    return packed_linear.panels(weights, biases, kind)
+    return packed_linear.panels(weights, biases, kind, packed_linear.factors(layers))
 
 
 def _split_pairs(rows: Tensor, width: int) -> Tensor:

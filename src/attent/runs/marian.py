@@ -38,6 +38,7 @@ from attent.runs.hugging_face.layout import (
     TranslatorSource,
     Vocabulary,
     common_settings,
+    layer_names,
     offset_positions,
 )
 from attent.text.tokenizers import EOS_PIECE, UNK_PIECE, SentencePieceTokenizer, processor_of
@@ -377,7 +378,18 @@ def read_native(folder: MarianFolder, source_language: str | None, target_langua
     # Marian never writes <unk>
     folder.weights[BIAS][0, target.special.unk] = ABSENT
     positions = dict.fromkeys(SIDES, offset_positions(POSITIONS, settings.width, 0))
-    return TranslatorSource(folder, settings, tokenizers, (source, target), positions, languages)
+    factors = {name: folder.alphas[key] for name, key in layer_names(settings).items() if key in folder.alphas}
+    output = next((key for key in (LM_HEAD, TABLES["decoder_Wemb"], SHARED) if key in folder.alphas), None)
+    return TranslatorSource(
+        folder,
+        settings,
+        tokenizers,
+        (source, target),
+        positions,
+        languages,
+        folder.has_8_bits,
+        factors if output is None else factors | {"to_logits.weight": folder.alphas[output]},
+    )
 
 
 def _vocabulary_files(folder: MarianFolder) -> list[tuple[str, str | None]]:

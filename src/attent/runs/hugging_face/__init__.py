@@ -16,8 +16,11 @@ from torch import Tensor
 from attent.bounded import read_text
 from attent.errors import AttentError, DataError, RunError
 from attent.models.settings import TransformerSettings
+from attent.ops import packed_linear
 from attent.runs.config import CONFIG, RunConfig, is_pretrained
+from attent.runs.durable import held
 from attent.runs.folder import Run, RunWriter, model_of
+from attent.runs.folder import read as read_run
 from attent.runs.hugging_face.folder import LARGEST_TEXT, MARIAN, SourceFolder
 from attent.runs.hugging_face.layout import (
     SIDES,
@@ -29,6 +32,7 @@ from attent.runs.hugging_face.layout import (
     our_tensors,
     sinusoids,
 )
+from attent.runs.packed import write_packed
 from attent.runs.weights import tensors_of
 from attent.text.tokenizers import EOS_PIECE, UNK_PIECE, SentencePieceTokenizer, processor_of
 
@@ -303,7 +307,10 @@ def read(path: Path | str, source_language: str | None = None, target_language: 
     Raises:
         RunError: a file is missing or damaged, or attent cannot express the model.
     """
-    source, family = _source(path, source_language, target_language)
+    return _built(*_source(path, source_language, target_language))
+
+
+def _built(source: TranslatorSource, family: str) -> Run:
     folder = source.folder
     # sizes are compared with the weights before memory is allocated for a model of these sizes
     tensors = our_tensors(source)
@@ -342,8 +349,11 @@ def import_run(
     target_language: str | None = None,
     *,
     replace: bool = False,
+    fixed_activations: bool = False,
 ) -> RunConfig:
-    """Convert a folder of transformers into a run folder, and return its config; for errors, see `read`.
+    """Convert a folder of transformers or of Marian into a run folder, and return its config; for errors, see `read`.
+
+    A model of 8 bits is also written in 8 bits, in which it then computes, if the compiled extension is there.
 
     Args:
         path: the folder.
@@ -351,11 +361,20 @@ def import_run(
         source_language: see `read`.
         target_language: see `read`.
         replace: True to replace an existing run folder.
+        fixed_activations: True to round activations to 8 bits by the factors in Marian's file, instead of each row by
+            its largest number.
     """
     with RunWriter(out, replace=replace) as writer:
-        run = read(path, source_language, target_language)
+        source, family = _source(path, source_language, target_language)
+        run = _built(source, family)
         writer.begin(run.config, *run.tokenizers.values(), files=run.files)
         writer.finish(run.config, run.model, *run.tokenizers.values())
+    factors = source.factors if fixed_activations else {}
+    if fixed_activations and not factors:
+        raise source.folder.error("it has no factors of activations")
+    if source.has_8_bits and packed_linear.is_there():
+        with held(out):
+            write_packed(Path(out), read_run(out), "int8", factors)
     return run.config
 
 

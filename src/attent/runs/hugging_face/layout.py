@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -125,6 +125,8 @@ class TranslatorSource:
         vocabularies: the vocabularies of source and target.
         positions: their tables of positions (T, E) by side, in the order of their features, if positions are learned.
         languages: the languages by side, if known.
+        has_8_bits: whether the weights had 8 bits.
+        factors: the factors by which activations are rounded to 8 bits, by our names of the weights, if known.
     """
 
     folder: SourceFolder
@@ -133,6 +135,8 @@ class TranslatorSource:
     vocabularies: tuple[Vocabulary, Vocabulary]
     positions: dict[str, Tensor]
     languages: dict[str, str]
+    has_8_bits: bool = False
+    factors: Mapping[str, float] = field(default_factory=dict)
 
 
 def common_settings(folder: SourceFolder) -> dict[str, Any]:
