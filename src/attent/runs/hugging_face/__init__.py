@@ -288,10 +288,16 @@ FAMILIES: dict[str, Callable[[SourceFolder, str | None, str | None], TranslatorS
 }
 
 
+def is_marian(path: Path | str) -> bool:
+    """Return whether a folder has Marian's own files, by their names."""
+    folder = Path(path)
+    return not (folder / CONFIG).is_file() and any(any(folder.glob(pattern)) for pattern in MARIAN)
+
+
 def is_translator(path: Path | str) -> bool:
-    """Return whether a folder contains a translator that can be imported, according to its config.json."""
+    """Return whether a folder contains a translator that can be imported, according to its config.json or its files."""
     try:
-        return is_pretrained(path) and SourceFolder(path).config.get("model_type") in FAMILIES
+        return is_marian(path) or (is_pretrained(path) and SourceFolder(path).config.get("model_type") in FAMILIES)
     except RunError:
         return False
 
@@ -331,7 +337,7 @@ def _built(source: TranslatorSource, family: str) -> Run:
 
 
 def _source(path: Path | str, *languages: str | None) -> tuple[TranslatorSource, str]:
-    if not (Path(path) / CONFIG).is_file() and any(any(Path(path).glob(pattern)) for pattern in MARIAN):
+    if is_marian(path):
         from attent.runs.marian import MarianFolder, read_native
 
         return read_native(MarianFolder(path), *languages), "Marian"

@@ -30,10 +30,8 @@ LARGEST_SIZE, LARGEST_SIZES = 2**20, {"max_position_embeddings": 2**14}
 # Maximum bytes of the model card or the licence.
 LARGEST_TEXT = 2**22
 # Pickled files, and files in Marian's own format.
-PICKLED, MARIAN = (
-    ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt"),
-    ("*.npz", "model.*.bin", "*.bin.gz", "decoder.yml"),
-)
+PICKLED = "pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt"
+MARIAN = "decoder.yml", "*.npz", "model.*.bin", "model.*.bin.gz"
 # Parts of tensor names, and the decoders that they belong to, which attent does not support.
 FOREIGN = {"ssru": "a recurrent decoder (SSRU)", "rnn": "a recurrent decoder (SSRU)", "aan": "average attention (AAN)"}
 
