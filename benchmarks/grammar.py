@@ -32,7 +32,7 @@ import torch
 
 import attent
 from attent.alignment.word_pairs import text_words, token_spans
-from attent.attention import attachment_score, neighbor_heads, spanning_tree
+from trees import attachment_score, neighbor_heads, spanning_tree
 from attent.tasks.phrases.corpus import phrases, write_phrases
 from attent.tasks.phrases.grammar import NOUNS, VERBS, ParsedSentence
 from attent.tasks.pretrained import load as load_pretrained

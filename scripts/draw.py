@@ -1,6 +1,6 @@
 """The figures of introductions to attention: an attention step by step, heads beside each other, a Transformer layer.
 
-    python scripts/draw.py attention|heads|layer --out FILE.svg [--run RUN]
+    python scripts/draw.py attention|heads|layer|model --out FILE.svg [--run RUN]
 
 Without a run they are drawn in symbols, with one in its numbers. Like the drawing of a model, they run from the input
 at the bottom to the output at the top; all fit a phone's screen.
@@ -16,14 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, nn
-
-from attent.attention import reference
-from attent.attention.arguments import prepare
-from attent.attention.multihead import MultiHeadAttention
-from attent.errors import ArgumentError, AttentError
-from attent.runs.folder import read
-from attent.views.architecture import (
+from architecture import (
     BOX_HEIGHT,
     GAP,
     HEADER,
@@ -44,6 +37,13 @@ from attent.views.architecture import (
     save,
     text_at,
 )
+from torch import Tensor, nn
+
+from attent.attention import reference
+from attent.attention.arguments import prepare
+from attent.attention.multihead import MultiHeadAttention
+from attent.errors import ArgumentError, AttentError
+from attent.runs.folder import read
 from attent.views.labels import cut
 from attent.views.step import equation_of
 

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from attent.layers.recurrent import NETWORKS, BidirectionalRecurrent, Recurrent, RecurrentStack, RecurrentState, ends
+from attent.layers.ssru import SSRU
 
 CELLS = ["gru", "lstm"]
 
@@ -84,3 +85,21 @@ def test_weights_start_orthogonal_and_the_forget_gate_open() -> None:
     for gate in network.weight_hh_l0.split(5):
         torch.testing.assert_close(gate @ gate.mT, torch.eye(5))
     assert torch.add(network.bias_ih_l0, network.bias_hh_l0).tolist() == [0.0] * 5 + [1.0] * 5 + [0.0] * 10
+
+
+def test_a_simpler_unit_keeps_to_its_equations_in_parts_and_has_their_gradients() -> None:
+    unit = SSRU(5).double()
+    features = torch.randn(3, 7, 5, dtype=torch.float64, requires_grad=True)
+    nn.init.normal_(unit.forget.bias)
+    cell, expected = torch.zeros(3, 5, dtype=torch.float64), []
+    for step in features.unbind(1):
+        forget = 1 / (1 + torch.exp(-(step @ unit.forget.weight.T + unit.forget.bias)))
+        cell = forget * cell + (1 - forget) * (step @ unit.value.weight.T)
+        expected.append(cell.clamp(min=0))
+    whole, last = unit(features)
+    torch.testing.assert_close(whole, torch.stack(expected, 1))
+    first, state = unit(features[:, :3])
+    rest, end = unit(features[:, 3:], state)
+    torch.testing.assert_close(torch.cat((first, rest), 1), whole)
+    torch.testing.assert_close(end.select(torch.tensor([2, 0])).hidden, last.hidden[[2, 0]])
+    assert torch.autograd.gradcheck(lambda given: unit(given)[0], (features.detach() * 3).requires_grad_())

@@ -28,6 +28,8 @@ TRANSFORMERS: list[dict[str, Any]] = [
     {"position": "relative_bias", "norm": "post"},
     {"position": "none", "norm": "pre", "normalizer": "sparsemax", "score": "cosine"},
     {"position": "sinusoidal", "score": "additive", "key_value_heads": 2},
+    {"self_attention": "ssru", "norm": "post"},
+    {"self_attention": "ssru", "norm": "pre", "position": "rotary"},
 ]
 # Every kind with every cell; the rest pairwise.
 RNNS: list[dict[str, Any]] = [
@@ -152,11 +154,13 @@ def test_the_attention_of_a_layer_is_that_of_decode(variant: dict[str, object]) 
     with watch(model) as maps:
         model.decode(memory, tokens)
     assert model.source_attention_layers == 2
-    assert [(name, weights.shape[2:]) for name, weights in maps.items()][:3] == [
-        ("decoder.layers.0.self_attention", (5, 5)),
-        ("decoder.layers.0.cross_attention", (5, 7)),
-        ("decoder.layers.1.self_attention", (5, 5)),
-    ]
+    expected = {
+        f"decoder.layers.{layer}.{side}_attention": (5, length)
+        for layer in range(2)
+        for side, length in (("self", 5), ("cross", 7))
+        if side == "cross" or variant.get("self_attention") != "ssru"
+    }
+    assert [(name, weights.shape[2:]) for name, weights in maps.items()] == [*expected.items()]
     for layer in range(2):
         weights = model.source_attention(memory, tokens, layer).dense()
         assert torch.equal(weights, maps[f"decoder.layers.{layer}.cross_attention"].dense())

@@ -20,6 +20,8 @@ SERVED = [
     {"position": "rotary", "norm": "pre", "heads": 1},
     {"position": "none", "score": "dot", "activation": "silu"},
     {"position": "rotary", "norm": "post", "key_value_heads": 1, "activation": "gelu"},
+    {"self_attention": "ssru", "norm": "post"},
+    {"self_attention": "ssru", "norm": "pre", "key_value_heads": 1, "position": "rotary"},
 ]
 LENGTHS = torch.tensor([7, 2, 31, 1, 13, 100, 31, 0, 5])
 
@@ -39,7 +41,7 @@ def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "level"), [*((each, 1) for each in SERVED), *zip(SERVED, (0, 2, 0, 2, 2), strict=True)], ids=str
+    ("variant", "level"), [*((each, 1) for each in SERVED), *zip(SERVED, (0, 2, 0, 2, 2, 0, 2), strict=True)], ids=str
 )
 def test_the_memory_and_steps_are_those_of_the_modules(
     variant: dict[str, object], level: int, monkeypatch: pytest.MonkeyPatch

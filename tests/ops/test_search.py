@@ -32,6 +32,7 @@ VARIANTS = [
     {"position": "learned", "norm": "pre", "key_value_heads": 1},
     {"position": "rotary", "norm": "pre", "activation": "silu"},
     {"position": "none", "score": "dot"},
+    {"self_attention": "ssru", "norm": "post"},
 ]
 SETTINGS = [
     {"beam": 1},

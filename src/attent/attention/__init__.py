@@ -7,7 +7,6 @@ from attent.attention.attend import attend, explain
 from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import rollout
-from attent.attention.maps.trees import attachment_score, neighbor_heads, spanning_tree
 
 __all__ = [
     "AttentionMap",
@@ -16,11 +15,8 @@ __all__ = [
     "Position",
     "Score",
     "Weighting",
-    "attachment_score",
     "attend",
     "explain",
-    "neighbor_heads",
     "prepare",
     "rollout",
-    "spanning_tree",
 ]

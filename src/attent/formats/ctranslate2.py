@@ -68,7 +68,9 @@ def unsupported(run: Run) -> str | None:
     if run.config.model.kind != "transformer":
         return "it does not support recurrent models"
     model = cast(Transformer, run.model)
-    settings, attention = model.settings, model.decoder.layers[0].self_attention
+    settings, attention = model.settings, model.decoder.layers[0].cross_attention
+    if settings.self_attention == "ssru":
+        return "its decoders have self-attention, and the run's has a recurrent unit (ssru)"
     if type(attention.score) not in SCALES:
         return f"it has no score {settings.score!r}, only scaled_dot and dot"
     if type(attention.normalizer) is not Softmax:

@@ -44,7 +44,9 @@ def unsupported(run: Run) -> str | None:
     if run.config.model.kind != "transformer":
         return "it does not support recurrent models"
     model = cast(Transformer, run.model)
-    settings, attention = model.settings, model.decoder.layers[0].self_attention
+    settings, attention = model.settings, model.decoder.layers[0].cross_attention
+    if settings.self_attention == "ssru":
+        return "its decoder in transformers has self-attention, and the run's has a recurrent unit (ssru)"
     if settings.norm != "post":
         return "its layer normalization follows each residual connection, and the run's precedes it"
     if settings.position not in ("sinusoidal", "learned"):

@@ -45,12 +45,13 @@ class Residual(nn.Module):
         width: the model width E.
         norm: "post" or "pre".
         dropout: the dropout probability of f's output in training, 0 to 1.
+        epsilon: the number added to the variance in layer normalization.
     """
 
-    def __init__(self, width: int, norm: Norm, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, norm: Norm, dropout: float = 0.0, epsilon: float = 1e-5) -> None:
         super().__init__()
         self.pre = norm == "pre"
-        self.norm = nn.LayerNorm(width)
+        self.norm = nn.LayerNorm(width, epsilon)
         self.dropout = Dropout(dropout)
 
     def enter(self, stream: Stream) -> tuple[Stream, Tensor]:

@@ -144,6 +144,9 @@ class TransformerSettings(StackSettings):
             1608.05859.
         scale_embeddings: whether embeddings are multiplied by √width, as in the paper.
         input: the kind of source sequence; see `EncoderSettings`.
+        norm_epsilon: the number added to the variance in layer normalization.
+        self_attention: what the decoder reads the target so far by: self-attention, or a recurrent unit ("ssru"), which
+            is faster (`attent.layers.ssru`).
     """
 
     presets: ClassVar = TRANSFORMER_PRESETS
@@ -154,11 +157,13 @@ class TransformerSettings(StackSettings):
     share_embeddings: Literal["none", "target", "all"] = "target"
     scale_embeddings: bool = True
     input: Input = "tokens"
+    norm_epsilon: float = Field(default=1e-5, gt=0, lt=1)
+    self_attention: Literal["attention", "ssru"] = "attention"
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omit newer settings that have their defaults, so that the settings equal those of earlier versions."""
-        newer = ("scale_embeddings", True), ("input", "tokens")
+        newer = ("scale_embeddings", True), ("input", "tokens"), ("norm_epsilon", 1e-5), ("self_attention", "attention")
         return {name: value for name, value in serialize(self).items() if (name, value) not in newer}
 
 
@@ -285,6 +290,8 @@ class RnnSettings(PresetSettings):
     share_embeddings: Literal["none", "target", "all"] = "target"
     output_bias: bool = True
     input: Input = "tokens"
+    norm_epsilon: float = Field(default=1e-5, gt=0, lt=1)
+    self_attention: Literal["attention", "ssru"] = "attention"
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

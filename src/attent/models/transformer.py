@@ -15,7 +15,7 @@ from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
 from attent.models import transformer_packing
 from attent.models.model import EncoderDecoder, Memory, check_source
 from attent.models.settings import TransformerSettings
-from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder
+from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder, Past
 from attent.ops import packed_linear
 from attent.ops.packed_linear import WeightType
 from attent.ops.search import PackedDecoder
@@ -30,14 +30,14 @@ class TransformerState:
     Args:
         length: the number of target tokens so far, including BOS; the same in every row.
         lengths: the number of real source tokens, (B,).
-        written: each layer's keys and values of the target; None before the first token. Exported graphs contain
-            the names of these fields.
+        written: each layer's keys and values of the target, or a recurrent unit's state; None before the first token.
+            Exported graphs contain the names of these fields.
         source: each layer's keys and values of the memory.
     """
 
     length: int
     lengths: Tensor
-    written: tuple[KeyValueCache | None, ...]
+    written: tuple[Past | None, ...]
     source: tuple[KeyValueCache, ...]
 
     def select(self, rows: Tensor) -> TransformerState:

@@ -16,12 +16,16 @@ from attent.attention.positions.sinusoidal import Sinusoidal
 from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
 from attent.layers.feed_forward import FeedForward
+from attent.layers.recurrent import RecurrentState
 from attent.layers.residual import Residual, Stream
+from attent.layers.ssru import SSRU
 from attent.models.model import Memory
 from attent.models.settings import DecoderSettings, EncoderSettings, StackSettings, TransformerSettings
 from attent.types import Features, Lengths
 
-SubLayers = tuple[tuple[MultiHeadAttention | FeedForward, Residual], ...]
+SubLayers = tuple[tuple[MultiHeadAttention | SSRU | FeedForward, Residual], ...]
+# What a decoder layer keeps of the target so far.
+Past = KeyValueCache | RecurrentState
 
 
 def build_attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAttention:
@@ -45,12 +49,13 @@ def build_attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAtten
 
 def build_residual(settings: StackSettings) -> Residual:
     """Build the residual connection of a sub-layer."""
-    return Residual(settings.width, settings.norm, settings.dropout)
+    return Residual(settings.width, settings.norm, settings.dropout, getattr(settings, "norm_epsilon", 1e-5))
 
 
 def build_final_norm(settings: StackSettings) -> nn.Module:
     """Build the final norm of a stack, which only pre-norm needs."""
-    return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+    epsilon = getattr(settings, "norm_epsilon", 1e-5)
+    return nn.LayerNorm(settings.width, epsilon) if settings.norm == "pre" else nn.Identity()
 
 
 def build_positions(settings: StackSettings) -> Sinusoidal | Learned | None:
@@ -124,12 +129,14 @@ class DecoderLayer(nn.Module):
         pre: N = LayerNorm(Y);  Z = Y + MultiHead(N, N, N), causal;  Z' = Z + MultiHead(LayerNorm(Z), M, M);
             Z' + FFN(LayerNorm(Z'))
 
-    Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762; M is the encoder's output.
+    Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762; M is the encoder's output. With self_attention = "ssru", a
+    recurrent unit takes the place of self-attention (`SSRU`).
     """
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        self.self_attention = build_attention(settings, to_self=True)
+        is_recurrent = settings.self_attention == "ssru"
+        self.self_attention = SSRU(settings.width) if is_recurrent else build_attention(settings, to_self=True)
         self.cross_attention = build_attention(settings, to_self=False)
         self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
         self.around_self, self.around_cross, self.around_feed_forward = (build_residual(settings) for _ in range(3))
@@ -144,18 +151,18 @@ class DecoderLayer(nn.Module):
         )
 
     def forward(
-        self, stream: Stream, target: KeyValueCache | None, source: KeyValueCache | Tensor, lengths: Lengths
-    ) -> tuple[Stream, KeyValueCache]:
+        self, stream: Stream, target: Past | None, source: KeyValueCache | Tensor, lengths: Lengths
+    ) -> tuple[Stream, Past]:
         """Transform the next T positions.
 
         Args:
             stream: the features of these positions, (B, T, E).
-            target: keys and values of the previous positions; None at the start.
+            target: keys and values of the previous positions, or the unit's state; None at the start.
             source: keys and values of the memory, or its features (B, Tk, E).
             lengths: the number of real keys in the memory, (B,).
 
         Returns:
-            The transformed features, and keys and values that include the new positions.
+            The transformed features, and keys and values, or a state, that include the new positions.
         """
         if isinstance(source, Tensor):
             source = self.cross_attention.remember(source)
@@ -171,8 +178,12 @@ class DecoderLayer(nn.Module):
         _, query = self.around_cross.enter(stream)
         return self.cross_attention.recall_map(query, memory.features, lengths=memory.lengths)
 
-    def _attend_to_target(self, stream: Stream, target: KeyValueCache | None) -> tuple[Stream, KeyValueCache]:
+    def _attend_to_target(self, stream: Stream, target: Past | None) -> tuple[Stream, Past]:
         stream, query = self.around_self.enter(stream)
+        if isinstance(self.self_attention, SSRU):
+            output, target = self.self_attention(query, cast(RecurrentState | None, target))
+            return self.around_self.leave(stream, output), target
+        assert not isinstance(target, RecurrentState)
         target = self.self_attention.remember(query, target)
         # A right-padded target needs no lengths: the causal mask hides padding from all real positions.
         return self.around_self.leave(stream, self.self_attention.recall(query, target, mask=Causal())), target
@@ -242,11 +253,11 @@ class Decoder(nn.Module):
     def forward(
         self,
         features: Features,
-        target: tuple[KeyValueCache | None, ...],
+        target: tuple[Past | None, ...],
         source: tuple[KeyValueCache | Tensor, ...],
         lengths: Lengths,
-    ) -> tuple[Features, tuple[KeyValueCache, ...]]:
-        """Return the features of the next T positions, embedded (B, T, E), and all layers' keys and values so far.
+    ) -> tuple[Features, tuple[Past, ...]]:
+        """Return the features of the next T positions, embedded (B, T, E), and what every layer keeps of the target.
 
         See `DecoderLayer.forward`; `target` and `source` have one entry per layer.
         """

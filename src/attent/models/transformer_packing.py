@@ -27,6 +27,7 @@ from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
+from attent.layers.ssru import SSRU
 from attent.models.model import Memory, Model
 from attent.models.transformer_layers import (
     CausalDecoder,
@@ -40,7 +41,7 @@ from attent.models.transformer_layers import (
 from attent.ops import packed_linear, transformer
 from attent.ops.packed_linear import ModuleTree, Piece, WeightType
 from attent.ops.search import PackedDecoder
-from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
+from attent.ops.transformer import PRE, RECURRENT, IncrementalState, PackedEmbedding, PackedStack
 from attent.types import Features, Lengths
 
 S = TypeVar("S")
@@ -49,7 +50,7 @@ S = TypeVar("S")
 PACKED = {
     *(Encoder, EncoderLayer, Decoder, DecoderLayer, CausalDecoder, CausalLayer, nn.ModuleList),
     *(Residual, nn.LayerNorm, Dropout, FeedForward, nn.Linear),
-    *(MultiHeadAttention, Dot, ScaledDot, Rotary),
+    *(MultiHeadAttention, Dot, ScaledDot, Rotary, SSRU),
 }
 # Activations in the order in which the library counts them.
 ACTIVATIONS = F.relu, F.gelu, F.silu
@@ -100,9 +101,12 @@ def _is_plain(attention: MultiHeadAttention) -> bool:
 def pack(stack: Stack) -> PackedStack:
     """Return the packed weights of a stack; they are cached until a parameter changes."""
     kind = packed_linear.kind_of(stack)
-    layer, attention, feed_forward = stack.layers[0], stack.layers[0].self_attention, stack.layers[0].feed_forward
+    layer, feed_forward = stack.layers[0], stack.layers[0].feed_forward
+    is_recurrent = isinstance(layer.self_attention, SSRU)
+    attention = cast(DecoderLayer, layer).cross_attention if is_recurrent else layer.self_attention
     heads = attention.heads, attention.key_value_heads, attention.key_width
-    flags = isinstance(stack.norm, nn.LayerNorm), ACTIVATIONS.index(feed_forward.activation)
+    options = PRE * isinstance(stack.norm, nn.LayerNorm) + RECURRENT * is_recurrent
+    flags = options, ACTIVATIONS.index(feed_forward.activation)
     sizes = (
         feed_forward.widen.in_features,
         *heads,
@@ -150,12 +154,8 @@ def _first_norm(layer: EncoderLayer | DecoderLayer | CausalLayer) -> nn.LayerNor
 
 def _pieces(stack: Stack, kind: WeightType) -> Iterator[Piece]:
     for layer in stack.layers:
-        attention = layer.self_attention
-        rotary_width = 0 if attention.position is None else attention.key_width
-        projections = attention.query_projection, attention.key_projection, attention.value_projection
         yield from _norm(_first_norm(layer))
-        yield _projections(projections, [rotary_width, rotary_width, 0], kind)
-        yield _linear(attention.output, kind)
+        yield from _past(layer.self_attention, kind)
         if isinstance(layer, DecoderLayer):
             yield from _norm(layer.around_cross.norm)
             yield _linear(layer.cross_attention.query_projection, kind)
@@ -170,6 +170,18 @@ def _pieces(stack: Stack, kind: WeightType) -> Iterator[Piece]:
         if isinstance(layer, DecoderLayer):
             projections = layer.cross_attention.key_projection, layer.cross_attention.value_projection
             yield _projections(projections, [0, 0], kind)
+
+
+def _past(module: MultiHeadAttention | SSRU, kind: WeightType) -> Iterator[Piece]:
+    if isinstance(module, SSRU):
+        biases = [module.forget.bias, torch.zeros_like(module.forget.bias)]
+        layers = module.forget, module.value
+        yield packed_linear.panels([layer.weight for layer in layers], biases, kind, packed_linear.factors(layers))
+        return
+    rotary_width = 0 if module.position is None else module.key_width
+    projections = module.query_projection, module.key_projection, module.value_projection
+    yield _projections(projections, [rotary_width, rotary_width, 0], kind)
+    yield _linear(module.output, kind)
 
 
 def _norm(norm: nn.LayerNorm) -> Iterator[Piece]:
@@ -189,7 +201,7 @@ def _projections(layers: Sequence[nn.Linear], rotary_widths: Sequence[int], kind
 
     biases = [reordered(layer.bias, width) for layer, width in zip(layers, rotary_widths, strict=True)]
     weights = [cast(Tensor, reordered(layer.weight, width)) for layer, width in zip(layers, rotary_widths, strict=True)]
-    return packed_linear.panels(weights, biases, kind)
+    return packed_linear.panels(weights, biases, kind, packed_linear.factors(layers))
 
 
 def _split_pairs(rows: Tensor, width: int) -> Tensor:
@@ -198,14 +210,15 @@ def _split_pairs(rows: Tensor, width: int) -> Tensor:
 
 
 def _packed_embedding(
-    embedding: Embedding, attention: MultiHeadAttention, start: int, count: int, angle_count: int
+    embedding: Embedding, attention: MultiHeadAttention | SSRU, start: int, count: int, angle_count: int
 ) -> PackedEmbedding:
     tokens, positions = embedding.tokens, embedding.position_features(start, count)
     table = packed_linear.table(tokens)
     if attention.position is None:
         return PackedEmbedding(table, tokens.scale, positions, (None, None))
     base, first = cast(Rotary, attention.position).base, start // ANGLE_BLOCK * ANGLE_BLOCK
-    cosine, sine = _cosine_and_sine(base, attention.key_width, first, angle_count, tokens.weight.device)
+    key_width = cast(MultiHeadAttention, attention).key_width
+    cosine, sine = _cosine_and_sine(base, key_width, first, angle_count, tokens.weight.device)
     return PackedEmbedding(table, tokens.scale, positions, (cosine[start - first :], sine[start - first :]))
 
 

@@ -94,6 +94,8 @@ class WeightType(IntEnum):
     FLOAT32 = 0
     BFLOAT16 = 1
     INT8 = 2
+    # rows are rounded by a factor of the matrix, in place of their largest number
+    INT8_FIXED = 10
 
 
 class Piece(NamedTuple):
@@ -118,12 +120,14 @@ class _Packing:
         kind: the type of its packed weights.
         layer: the layer that shares the weight, if the module is an embedding.
         packed: the packed weights, once they exist.
+        factor: the factor by which a layer's input is rounded to 8 bits; 0 if it is computed for each row.
     """
 
     tree: ModuleTree | None = None
     kind: WeightType = WeightType.FLOAT32
     layer: nn.Linear | None = None
     packed: _Packed | None = None
+    factor: float = 0.0
 
     def __reduce__(self) -> tuple[type[_Packing], tuple[()]]:
         # a copy of a module packs its own weights
@@ -216,28 +220,39 @@ def padded(columns: int) -> int:
 
 def product_size(depth: int, columns: int, kind: WeightType) -> int:
     """Return the size in bytes of the panels of a weight (N, K), including biases."""
-    if kind is WeightType.INT8:
-        bytes_of_column = -(-depth // STEP) * STEP + 12
+    if kind >= WeightType.INT8:
+        bytes_of_column = -(-depth // STEP) * STEP + (16 if kind is WeightType.INT8_FIXED else 12)
     else:
         bytes_of_column = (2 if kind is WeightType.BFLOAT16 else 4) * depth + 4
     return padded(columns) * bytes_of_column
 
 
-def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: WeightType) -> Piece:
-    """Return a piece with concatenated weights (N, K) and their biases (N,) in panels of columns."""
+def panels(
+    weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: WeightType, factors: Sequence[float] = ()
+) -> Piece:
+    """Return a piece with concatenated weights (N, K) and their biases (N,) in panels of columns.
+
+    With INT8_FIXED, `factors` are those of the weights; they need whole panels, otherwise all get the first one.
+    """
     columns, depth = sum(map(len, weights)), weights[0].shape[1]
 
     def write(out: Tensor) -> None:
         weight, bias = weights[0] if len(weights) == 1 else torch.cat([*weights]), None
         if biases[0] is not None:
             bias = torch.cat([bias for bias in biases if bias is not None])
-        for rows, to in zip(
-            weight.split(CHUNK * PANEL), out.view(-1, product_size(depth, PANEL, kind)).split(CHUNK), strict=True
+        columns = out.view(-1, product_size(depth, PANEL, kind))
+        scales = torch.cat([_scales(part) for part in weights]) if kind >= WeightType.INT8 else weight[:, 0]
+        for rows, scale, to in zip(
+            *(x.split(CHUNK * PANEL) for x in (weight, scales)), columns.split(CHUNK), strict=True
         ):
-            _write_panels(rows, bias if bias is None else bias[: len(rows)], to, kind)
+            _write_panels(rows, scale, bias if bias is None else bias[: len(rows)], to, kind)
             if is_mapped(weight):
                 give_back(rows)
             bias = bias if bias is None else bias[len(rows) :]
+        if kind is WeightType.INT8_FIXED:
+            of_panels = [factor for factor, part in zip(factors, weights, strict=True) for _ in part[::PANEL]]
+            of_panels = of_panels if len(of_panels) == len(columns) else [factors[0]] * len(columns)
+            columns[:, -8 * PANEL : -4 * PANEL].view(torch.float32).copy_(torch.tensor(of_panels)[:, None])
         if len(weights) > 1:
             for part in filter(is_mapped, weights):
                 give_back(part)
@@ -247,34 +262,55 @@ def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: Wei
 
 def native_kind(kind: WeightType) -> int:
     """Return the library's number for a weight type, which for 8 bits also identifies the kernel."""
-    return kind + native.int8_kernel() if kind is WeightType.INT8 else int(kind)
+    return kind + native.int8_kernel() if kind >= WeightType.INT8 else int(kind)
 
 
 def kind_of_native(number: int) -> WeightType:
     """Return the weight type for a number of the library."""
-    return WeightType(min(number, WeightType.INT8))
+    return WeightType(max(kind for kind in WeightType if kind <= number))
 
 
-def _write_panels(weight: Tensor, bias: Tensor | None, out: Tensor, kind: WeightType) -> None:
-    """Write a weight (N, K) and its bias into panels (P, bytes)."""
+def _scales(weight: Tensor) -> Tensor:
+    """Return the scale of 8 bits of each column of a product, for a weight (N, K): a 127th of its largest number.
+
+    A weight that was rounded to 8 bits as a whole before keeps its numbers, whose scale is the smallest of them.
+    """
+    chunks, largest, smallest = weight.split(CHUNK * PANEL), list[Tensor](), list[Tensor]()
+    for chunk in chunks:
+        sizes = chunk.abs()
+        largest.append(sizes.amax(-1))
+        smallest.append(sizes.where(sizes > 0, torch.inf).amin())
+        if is_mapped(weight):
+            give_back(chunk)
+    scales, step = torch.cat(largest) / 127, torch.stack(smallest).amin()
+    is_rounded = bool(scales.amax() < step * 1.001) and all(bool(_is_whole(chunk / step)) for chunk in chunks)
+    return step.expand(len(weight)) if is_rounded else scales
+
+
+def _is_whole(numbers: Tensor) -> Tensor:
+    return (numbers - numbers.round()).abs().amax() < 1e-3
+
+
+def _write_panels(weight: Tensor, scale: Tensor, bias: Tensor | None, out: Tensor, kind: WeightType) -> None:
+    """Write a weight (N, K) and its bias into panels (P, bytes); with 8 bits, its columns have these scales (N,)."""
     missing, depth = -len(weight) % PANEL, weight.shape[1]
     out[:, -4 * PANEL :].view(torch.float32).copy_(
         torch.zeros(1) if bias is None else F.pad(bias, (0, missing)).view(-1, PANEL)
     )
     panels = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, depth)
-    if kind is WeightType.INT8:
-        _write_int8(panels, out)
+    if kind >= WeightType.INT8:
+        end = out.shape[1] - (4 * PANEL if kind is WeightType.INT8_FIXED else 0)
+        _write_int8(panels, F.pad(scale, (0, missing)).view(-1, PANEL, 1), out[:, :end])
         return
     by_feature, dtype = panels.transpose(1, 2), torch.bfloat16 if kind is WeightType.BFLOAT16 else torch.float32
     out[:, : -4 * PANEL].view(dtype).view(by_feature.shape).copy_(by_feature)
 
 
-def _write_int8(weight: Tensor, out: Tensor) -> None:
-    """Write panels (P, 64, K) rounded to 8 bits.
+def _write_int8(weight: Tensor, scale: Tensor, out: Tensor) -> None:
+    """Write panels (P, 64, K) rounded to 8 bits by their scales (P, 64, 1).
 
     Four features of each column are stored side by side, followed by the columns' scales and −128 times their sums.
     """
-    scale = weight.abs().amax(-1, keepdim=True) / 127
     rounded = F.pad((weight / scale.where(scale > 0, 1.0)).round_(), (0, -weight.shape[-1] % STEP))
     by_group = rounded.unflatten(-1, (-1, 4)).transpose(1, 2)
     out[:, : -12 * PANEL].view(torch.int8).view(by_group.shape).copy_(by_group)
@@ -291,6 +327,16 @@ def set_kind(model: nn.Module, kind: WeightType) -> None:
         packing.kind = kind
         if not isinstance(module, nn.Linear):
             packing.layer = layers.get(id(getattr(module, "weight", None)))
+
+
+def set_factor(layer: nn.Linear, factor: float) -> None:
+    """Set the factor by which a layer's input is rounded, for INT8_FIXED; 0 computes it for each row."""
+    _packing_of(layer).factor = factor
+
+
+def factors(layers: Iterable[nn.Module]) -> list[float]:
+    """Return the factors of layers that `set_factor` set."""
+    return [_packing_of(layer).factor for layer in layers]
 
 
 def kind_of(module: nn.Module) -> WeightType:
@@ -322,9 +368,8 @@ def packed_columns(module: nn.Module) -> Tensor:
 
 def columns_of(module: nn.Module) -> list[Piece]:
     """Return the pieces of a layer, or those of an embedding, with its rows as columns."""
-    return [
-        panels([cast(Tensor, module.weight)], [cast(Tensor | None, getattr(module, "bias", None))], kind_of(module))
-    ]
+    bias = cast(Tensor | None, getattr(module, "bias", None))
+    return [panels([cast(Tensor, module.weight)], [bias], kind_of(module), factors([module]))]
 
 
 def is_there() -> bool:

@@ -17,6 +17,8 @@ from torch import Tensor
 from attent.ops import native, packed_linear
 from attent.ops.eligibility import can_run_native
 
+# Options of a stack, as the library numbers them: a norm ends it; a recurrent unit takes the place of self-attention.
+PRE, RECURRENT = 1, 2
 # Positions by which a buffer grows; on a CPU, memory that has not been written to costs nothing.
 BUFFER_BLOCK = 32
 
@@ -29,7 +31,7 @@ class PackedStack(NamedTuple):
     Args:
         weights: bytes in the order in which the library reads them; every layer's key and value projections of the
             memory come last.
-        sizes: E, H, G, D, the feed-forward width, the number of layers, whether a norm ends the stack, the index of the
+        sizes: E, H, G, D, the feed-forward width, the number of layers, the sum of its options, the index of the
             activation, the type of the weights (`packed_linear.native_kind`).
         numbers: the factor on q·k, and the epsilon of layer normalization.
     """
@@ -57,6 +59,8 @@ class PackedEmbedding(NamedTuple):
 
 class KVBuffer:
     """Every layer's keys and values of the target, with capacity for more, (L, C, S, 2·G·D).
+
+    Of recurrent units, it holds the states, (L, C, S, E).
 
     Args:
         tensor: the buffer.
@@ -162,7 +166,8 @@ def start(
     keys_values = memory_keys_values(stack, memory[:, : int(lengths.max())])
     rows = torch.arange(len(memory), device=memory.device)[:, None]
     # The first token determines the number of rows.
-    buffer = KVBuffer(memory.new_empty(len(keys_values), 0, 0, keys_values.shape[-1]))
+    width = stack.sizes[0] if stack.sizes[6] & RECURRENT else keys_values.shape[-1]
+    buffer = KVBuffer(memory.new_empty(len(keys_values), 0, 0, width))
     return IncrementalState(0, buffer, rows[:, :0], keys_values, rows, lengths, stack)
 
 

@@ -5,12 +5,13 @@ Weights are packed on loading, or mapped from the file written by `attent quanti
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from attent import system
 from attent.errors import ArgumentError, RunError
@@ -25,6 +26,8 @@ from attent.runs.weights import check_shapes, digest, metadata_of, read_tensors,
 
 # The format number in the files' metadata.
 FORMAT = "1"
+# In the metadata of a file: activations are rounded by factors in it.
+FIXED = "fixed"
 # Alignment of the tensors in a file, in bytes, so that numbers do not straddle cache lines.
 ALIGNMENT = 64
 
@@ -79,6 +82,9 @@ def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> Non
     metadata = metadata_of(file)
     if metadata.get("weights") != weights:
         return
+    if metadata.get("activations") == FIXED:
+        packed_linear.set_kind(model, WeightType.INT8_FIXED)
+        parts = transformer_packing.parts(model)
     if metadata.get("format") != FORMAT:
         raise RunError(
             f"{file} has format {metadata.get('format')!r}, but this attent reads {FORMAT}: rewrite it with "
@@ -97,13 +103,15 @@ def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> Non
         packed_linear.adopt(parts[name][0], tensor.clone() if system.IS_WINDOWS else tensor)
 
 
-def write_packed(path: Path, run: Run, dtype: DType) -> int:
+def write_packed(path: Path, run: Run, dtype: DType, factors: Mapping[str, float] | None = None) -> int:
     """Set a run's default type of weights, write the packed weights, and return their size in bytes.
 
     Args:
         path: the run folder, locked by `held`.
         run: the run read from it.
         dtype: the type; float32 removes the files of other types.
+        factors: the factors by which the inputs of layers are rounded to 8 bits, by the names of their weights; by
+            default they are computed for each row.
 
     Raises:
         ArgumentError: the model cannot be computed in this type on this machine.
@@ -114,14 +122,17 @@ def write_packed(path: Path, run: Run, dtype: DType) -> int:
     if kind is not WeightType.FLOAT32:
         if problem := _problem(run.model, torch.device("cpu")):
             raise ArgumentError(f"{path} cannot be computed in {dtype}: {problem}")
-        packed_linear.set_kind(run.model, kind)
+        packed_linear.set_kind(run.model, WeightType.INT8_FIXED if factors else kind)
+        for name, factor in (factors or {}).items():
+            packed_linear.set_factor(cast(nn.Linear, run.model.get_submodule(name.removesuffix(".weight"))), factor)
         tensors = {
             name: packed_linear.packed_weights(module, pieces)
             for name, (module, pieces) in transformer_packing.parts(run.model).items()
         }
         digests[MODEL] = digest(path / MODEL)
         with new_file(path / packed_file(kind)) as file:
-            _write(tensors, {"format": FORMAT, "weights": digests[MODEL]}, file)
+            metadata = {"format": FORMAT, "weights": digests[MODEL]} | ({"activations": FIXED} if factors else {})
+            _write(tensors, metadata, file)
         digests[packed_file(kind)], size = digest(path / packed_file(kind)), (path / packed_file(kind)).stat().st_size
     write_config(config.model_copy(update={"dtype": dtype, "digests": digests}), path)
     for stale in WeightType:

@@ -47,7 +47,7 @@ ESCAPES = re.compile(f"{ESCAPE}([{ESCAPE}{LOW_LINE}])")
 # lines, and at most 16,000.
 BYTES, PIECES_PER_ROOT, MAX_PIECES = 256, 30, 16_000
 SENTENCEPIECE_FORMAT = "attent sentencepiece tokenizer"
-EOS_PIECE = "</s>"
+EOS_PIECE, UNK_PIECE = "</s>", "<unk>"
 # The token at the beginning of a source that selects the target language of some Marian models.
 LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)
 

@@ -286,7 +286,7 @@ class LayerTrace(ExitStack):
         index = next(index for index, (module, _) in enumerate(sub_layers) if module is self.attention)
         stream = self._input
         for module, around in sub_layers[:index]:
-            total = stream + self._traces[module].outputs["output"]
+            total = stream + self._output(module, stream, around)
             stream = total if around.pre else around.norm(total)
         around = sub_layers[index][1]
         steps = [first, *following]
@@ -316,6 +316,11 @@ class LayerTrace(ExitStack):
             forward_pass.rows,
             forward_pass.outputs,
         )
+
+    def _output(self, module: nn.Module, stream: Tensor, around: Residual) -> Tensor:
+        if isinstance(module, MultiHeadAttention):
+            return self._traces[module].outputs["output"]
+        return module(around.norm(stream) if around.pre else stream)[0]
 
     def _sub_layer_steps(self, before: WalkStep, module: nn.Module, around: Residual) -> list[WalkStep]:
         """Return the steps of a sub-layer after the attention shown in the walk."""

@@ -18,11 +18,3 @@ def test_the_tree_ends_in_all_parameters(attent, run_folder: Path, filling_folde
     title = attent("describe", folder).out[0]
     assert title.startswith(f"{folder}: ") and title.endswith(" tokens")
     assert attent("describe", filling_folder).out[0].endswith("EncoderModel, 17 text tokens")
-
-
-def test_the_architecture_is_drawn(attent, run_folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "model.svg"
-    done = attent("describe", run_folder, "--out", file)
-    assert done.code == 0
-    assert done.err == [f"drawn into {file}"]
-    assert f"{run_folder.name}: " in file.read_text(encoding="utf-8")

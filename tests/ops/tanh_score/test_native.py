@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from attent.ops import native
-from attent.ops.tanh_score import eager, operator
+from attent.ops import tanh_score as eager
+from attent.ops.tanh_score import operator
 
 COMPILED: Any = SimpleNamespace(scores=operator.native_scores, gradients=operator.native_gradients)
 WAYS = [pytest.param(level, id=f"extension-{level}", marks=pytest.mark.needs_native) for level in (0, 1, 2)]

@@ -13,7 +13,8 @@ from attent.attention.backends.tanh import fused_scores
 from attent.attention.base import LoweredSide
 from attent.attention.scores import Additive
 from attent.ops import native
-from attent.ops.tanh_score import eager, operator
+from attent.ops import tanh_score as eager
+from attent.ops.tanh_score import operator
 
 
 def make_inputs(dtype: torch.dtype = torch.float64, directions: int = 2) -> tuple[Tensor, ...]:

@@ -17,7 +17,6 @@ from attent.attention.maps import tiles as tile_stream
 from attent.attention.maps.contributions import HeadOutputs
 from attent.attention.maps.lazy_matrix import LazyMatrix, Versions, copy_call
 from attent.attention.maps.statistics import Span
-from attent.attention.maps.trees import spanning_tree
 from attent.errors import ArgumentError, UnknownNameError, check_index
 from attent.ops.eligibility import without_autocast
 
@@ -210,33 +209,6 @@ class AttentionMap(LazyMatrix):
         queries = statistics.checked_spans(query_spans, self.call.queries, "query_spans")
         keys = statistics.checked_spans(key_spans, self.call.keys, "key_spans")
         return self._reduced(queries, keys, ("mean", "sum"))
-
-    def tree(
-        self, spans: Sequence[Span], *, head: int | None = None, root: int | None = None, sequence: int = 0
-    ) -> list[int]:
-        """Return the head of each word in the tree with the largest sum of weights; that of the root is −1.
-
-        A word's weight on another, as in `grouped`, is the score of the other as its head (Raganato and Tiedemann 2018,
-        https://aclanthology.org/W18-5431); the maximum spanning arborescence is that of Chu and Liu (1965) and Edmonds
-        (1967). Any weights give a tree, even random ones. It is not a parse: it has no labels, its branches may cross,
-        and words attend to their heads in some attention heads only, in others heads attend to their dependents. Score
-        it by `attachment_score`, beside `neighbor_heads`, on text whose trees are known.
-
-        Args:
-            spans: (begin, end) of each word in tokens, the end excluded; tokens of no word, such as [CLS], are ignored.
-            head: the attention head whose weights to use, from 0; the mean over all of them unless given.
-            root: the word that is the root; that of the best tree of all unless given.
-            sequence: the index of the sequence in the batch, from 0.
-
-        Raises:
-            ArgumentError: a span is empty, out of range or overlaps another; there is no such head, root or sequence;
-                or there is no word, or a weight that is not a number.
-        """
-        call = self.call
-        weights = self.grouped(spans, spans).reshape(call.batch, call.heads, len(spans), len(spans))
-        weights = weights[check_index("sequence", sequence, call.batch)]
-        matrix = weights.mean(0) if head is None else weights[check_index("head", head, call.heads)]
-        return spanning_tree(matrix.cpu().double().numpy(), root)
 
     @contextmanager
     def tiles(

@@ -1,4 +1,4 @@
-"""attent import: convert a Hugging Face translator to a run folder."""
+"""attent import: convert a translator of Hugging Face or Marian to a run folder."""
 
 from __future__ import annotations
 
@@ -13,22 +13,28 @@ from attent.setting import Help
 
 
 def import_(
-    folder: Annotated[Path, typer.Argument(help="Folder of a Marian (such as OPUS-MT), M2M100 or NLLB model.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a Firefox, OPUS-MT, Marian, M2M100 or NLLB model.")],
     out: Annotated[Path, Help("Output run folder.")],
     source_language: SourceLanguage = None,
     target_language: Annotated[str | None, Help("Language to translate into, such as fra_Latn.", "CODE")] = None,
+    fixed_activations: Annotated[
+        bool, Help("Round activations to 8 bits by the factors in Marian's file, as Firefox does.")
+    ] = False,
     force: Annotated[bool, Help("Replace an existing run folder.")] = False,
 ) -> None:
-    """Convert a translator saved by transformers to a run folder, for all commands that take a run.
+    """Convert a translator saved by transformers or Marian to a run folder, for all commands that take a run.
 
-    The folder needs config.json, safetensors, and the files of its tokenizer. No code in it is run, and no pickled
-    weights are read. M2M100 and NLLB translate between many languages: choose two with --source-language and
+    A folder of transformers needs config.json, safetensors, and the files of its tokenizer; one of Marian, such as
+    Firefox's, a .bin or .npz and its vocabularies, compressed or not. No code in it is run, and no pickled weights are
+    read. M2M100 and NLLB translate between many languages: choose two with --source-language and
     --target-language. A model that attent cannot represent is refused with the reason. The run's config.json keeps the
     model's license and origin.
     """
     from attent.runs.hugging_face import import_run
 
-    config = import_run(folder, out, source_language, target_language, replace=force)
+    config = import_run(
+        folder, out, source_language, target_language, replace=force, fixed_activations=fixed_activations
+    )
     origin = config.origin
     print(f"{origin['name']} ({origin['format']}, licence: {origin.get('licence', 'not named')}): {out}")
     search = origin.get("search", {})

@@ -3,6 +3,9 @@
 
 #include "native.h"
 
+// Options of a stack: a norm ends it, and a recurrent unit takes the place of self-attention.
+enum Options : int64_t { PRE = 1, RECURRENT = 2 };
+
 EXPORTED int attent_packed_gemm(const float* rows, const uint8_t* panels, float* to, int64_t number, int64_t depth, int64_t columns,
                                 int64_t kind, int64_t threads, Parallel parallel, int level);
 
@@ -11,7 +14,7 @@ EXPORTED int attent_transformer_step(const int64_t* tokens, const uint8_t* table
                                      const int64_t* source_rows, const int64_t* lengths, const float* source, float* features,
                                      int64_t batch, int64_t count, int64_t stride, int64_t layer_stride, int64_t row_stride,
                                      int64_t key_stride, int64_t sources, int64_t longest, int64_t width, int64_t heads,
-                                     int64_t groups, int64_t head, int64_t hidden, int64_t layers, int64_t pre, int64_t activation,
+                                     int64_t groups, int64_t head, int64_t hidden, int64_t layers, int64_t options, int64_t activation,
                                      int64_t kind, float factor, float scale, float epsilon, int64_t threads, Parallel parallel, int level);
 
 EXPORTED int attent_beam_topk(const float* scores, float* log_probs, float* totals, int64_t* indices, int64_t number, int64_t width,

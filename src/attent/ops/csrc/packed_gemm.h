@@ -9,8 +9,8 @@ constexpr int64_t PANEL = 64;
 // Features of a panel that fit the first-level cache; rows and registers of a tile of sums.
 constexpr int64_t TILE_DEPTH = 128, TILE_ROWS = 6, TILE_REGISTERS = LANES == 16 ? 4 : 2;
 
-// The type of weights; INT8 + n for the n-th kernel of int8.h.
-enum Kind { FLOAT32, BFLOAT16, INT8 };
+// The type of weights; INT8 + n for the n-th kernel of int8.h, and FIXED more if the panels tell the scale of the rows.
+enum Kind { FLOAT32, BFLOAT16, INT8, FIXED = 8 };
 
 struct Product {
   const uint8_t* panels;
@@ -24,7 +24,7 @@ static inline int64_t filled(int64_t depth) { return (depth + INT8_STEP - 1) / I
 
 // Bytes of a panel.
 static inline int64_t panel_size(int64_t kind, int64_t depth) {
-  return PANEL * (kind >= INT8 ? filled(depth) + 12 : (kind == BFLOAT16 ? 2 : 4) * depth + 4);
+  return PANEL * (kind >= INT8 ? filled(depth) + (kind >= FIXED ? 16 : 12) : (kind == BFLOAT16 ? 2 : 4) * depth + 4);
 }
 
 // R rows, `stride` numbers apart, times one panel, plus the bias or, without one, the sums already in `to`.
@@ -72,8 +72,9 @@ static void multiply_panel(const uint8_t* bytes, int64_t depth, const float* row
 }
 
 // Round a row to 8 bits, to the nearest multiple of its largest number / 127, plus 128; return that scale. The scale of a row of numbers
-// that are almost zero is 0, and that of a row with a number that is not finite is NaN.
-static float quantize(const float* row, int64_t depth, uint8_t* to) {
+// that are almost zero is 0, and that of a row with a number that is not finite is NaN. With a factor that is not 0, numbers are rounded
+// after multiplying by it, at most 127; the scale is its inverse.
+static float quantize(const float* row, int64_t depth, float factor, uint8_t* to) {
   constexpr int32_t NOT_FINITE = 0x7f800000;
   const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, held in the lowest bits
   const int64_t whole = depth / LANES * LANES, last = depth - whole;
@@ -92,9 +93,10 @@ static float quantize(const float* row, int64_t depth, uint8_t* to) {
   float size;
   memcpy(&size, &maximum, 4);
   const bool is_zero = size < 1e-30f, is_finite = maximum < NOT_FINITE;
-  const float inverse = is_zero || !is_finite ? 0.0f : 127.0f / size;
+  const float inverse = is_zero || !is_finite ? 0.0f : factor != 0.0f ? factor : 127.0f / size;
   for (int64_t k = 0; k < depth; k += LANES) {
-    const Vector shifted = rounded(load(k < whole ? row + k : tail) * inverse) + magic;
+    const Vector scaled = rounded(load(k < whole ? row + k : tail) * inverse), least = scaled < -127.0f ? broadcast(-127.0f) : scaled;
+    const Vector shifted = (least > 127.0f ? broadcast(127.0f) : least) + magic;
     Words bits;
     memcpy(&bits, &shifted, sizeof bits);
     bits += 128;
@@ -105,7 +107,7 @@ static float quantize(const float* row, int64_t depth, uint8_t* to) {
 #endif
   }
   for (int64_t k = whole + LANES * (last > 0); k < filled(depth); ++k) to[k] = 128;
-  return is_zero ? 0.0f : is_finite ? size / 127.0f : __builtin_nanf("");
+  return is_zero ? 0.0f : !is_finite ? __builtin_nanf("") : factor != 0.0f ? 1.0f / factor : size / 127.0f;
 }
 
 // to = sums · scale of the column · scale of the row + bias, each rounded.
@@ -127,21 +129,27 @@ static void multiply_int8(const Product& product, const float* rows, int64_t num
   alignas(64) uint8_t quantized[BYTES];
   alignas(64) int32_t sums[SUMMED * PANEL];
   float row_scales[ROWS];
-  const Int8Kernel kernel = int8_kernel(product.kind - INT8);
+  const int64_t index = (product.kind - INT8) % FIXED, tables = product.kind >= FIXED ? 3 : 2;
+  const Int8Kernel kernel = int8_kernel(index);
   const int64_t depth = filled(product.depth), size = panel_size(product.kind, product.depth), fitting = BYTES / depth;
   const int64_t block = number < fitting ? (number < ROWS ? number : ROWS) : (fitting < ROWS ? fitting : ROWS);
   for (int64_t i = 0; i < number; i += block, rows += block * stride, to += block * to_stride) {
     const int64_t count = number - i < block ? number - i : block;
-    for (int64_t r = 0; r < count; ++r) row_scales[r] = quantize(rows + r * stride, product.depth, quantized + r * depth);
+    float factor = -1.0f;
     const uint8_t* panel = product.panels + begin / PANEL * size;
     for (int64_t p = begin; p < end; p += PANEL, panel += size) {
       const float* scales = reinterpret_cast<const float*>(panel + PANEL * depth);
       const int32_t* shifts = reinterpret_cast<const int32_t*>(scales + PANEL);
+      // matrices of one product may have different factors
+      if (const float own = tables > 2 ? scales[2 * PANEL] : 0.0f; own != factor) {
+        factor = own;
+        for (int64_t r = 0; r < count; ++r) row_scales[r] = quantize(rows + r * stride, product.depth, factor, quantized + r * depth);
+      }
       for (int64_t r = 0, summed; r < count; r += summed) {
         // whole tiles of rows
-        summed = count - r <= SUMMED ? count - r : product.kind == INT8 + 4 ? SUMMED : SUMMED / TILE_ROWS * TILE_ROWS;
+        summed = count - r <= SUMMED ? count - r : index == 4 ? SUMMED : SUMMED / TILE_ROWS * TILE_ROWS;
         kernel(quantized + r * depth, summed, reinterpret_cast<const int8_t*>(panel), depth / 4, shifts, sums);
-        dequantize(sums, summed, row_scales + r, scales, scales + 2 * PANEL, to + r * to_stride + p, to_stride);
+        dequantize(sums, summed, row_scales + r, scales, scales + tables * PANEL, to + r * to_stride + p, to_stride);
       }
     }
   }

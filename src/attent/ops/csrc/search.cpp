@@ -33,13 +33,14 @@ struct Array {
 struct Decoder {
   const uint8_t *table, *weights, *output;
   const float *positions, *cosine, *sine, *source;
-  int64_t longest, vocabulary, output_kind, width, heads, groups, head, hidden, layers, pre, activation, kind;
+  int64_t longest, vocabulary, output_kind, width, heads, groups, head, hidden, layers, options, activation, kind;
   float factor, scale, epsilon;
   int64_t threads;
   Parallel parallel;
   int level;
 
-  int64_t cached() const { return 2 * groups * head; }
+  // Numbers that a layer keeps of a token.
+  int64_t cached() const { return options & RECURRENT ? width : 2 * groups * head; }
   // Threads for a product of this many multiplications.
   int64_t threads_for(int64_t work) const { return std::min(threads, 1 + work / THREAD_WORK); }
 };
@@ -121,7 +122,7 @@ struct Search {
         tokens.data + written * maximum, d.table, d.positions ? d.positions + written * d.width : nullptr,
         d.cosine ? d.cosine + written * (d.head / 2) : nullptr, d.sine ? d.sine + written * (d.head / 2) : nullptr, d.weights,
         cache.numbers.data, places.data, sources.data, lengths.data, d.source, features.data, batch, written, task.steps, cache.layer(),
-        d.cached(), cache.position, task.sentences, d.longest, d.width, d.heads, d.groups, d.head, d.hidden, d.layers, d.pre,
+        d.cached(), cache.position, task.sentences, d.longest, d.width, d.heads, d.groups, d.head, d.hidden, d.layers, d.options,
         d.activation, d.kind, d.factor, d.scale, d.epsilon, d.threads_for(work), d.parallel, d.level));
     check(attent_packed_gemm(features.data, d.output, logits.data, batch, d.width, d.vocabulary, d.output_kind,
                              d.threads_for(batch * d.width * d.vocabulary), d.parallel, d.level));
@@ -248,11 +249,11 @@ EXPORTED int attent_transformer_search(const uint8_t* table, const float* positi
                                        int64_t* to_lengths, float* to_totals, int64_t sentences, int64_t longest, int64_t vocabulary,
                                        int64_t output_kind, int64_t beam, int64_t n_best, int64_t minimum, int64_t prefix,
                                        int64_t prompt, int64_t steps, int64_t pad, int64_t bos, int64_t eos, int64_t width, int64_t heads,
-                                       int64_t groups, int64_t head, int64_t hidden, int64_t layers, int64_t pre, int64_t activation,
+                                       int64_t groups, int64_t head, int64_t hidden, int64_t layers, int64_t options, int64_t activation,
                                        int64_t kind, float factor, float scale, float epsilon, int64_t threads, Parallel parallel,
                                        int level) try {
   const Decoder decoder{table, weights, output, positions, cosine, sine, source, longest, vocabulary, output_kind, width, heads,
-                        groups, head, hidden, layers, pre, activation, kind, factor, scale, epsilon, threads, parallel, level};
+                        groups, head, hidden, layers, options, activation, kind, factor, scale, epsilon, threads, parallel, level};
   const Task task{lengths, limits, prefixes, penalties, sentences, beam, n_best, minimum, prefix, prompt, steps, pad, bos, eos};
   Search search(decoder, task);
   search.run();

@@ -54,13 +54,19 @@ static inline Vector silu(Vector x) {
   return x / (1.0f + exponential(-clamped));
 }
 
+static inline Vector sigmoid(Vector x) {
+  const Vector least = x < -87.0f ? broadcast(-87.0f) : x, clamped = least > 87.0f ? broadcast(87.0f) : least;
+  return 1.0f / (1.0f + exponential(-clamped));
+}
+
 static inline Vector activate(Activation activation, Vector x) {
   if (activation == GELU) return 0.5f * x * (1.0f + error_function(x * 0.70710678118654752f));
   return activation == SILU ? silu(x) : x > 0.0f ? x : Vector{};
 }
 
 static inline int64_t widest_row(const Stack& stack) {
-  const int64_t projected = padded((stack.heads + 2 * stack.groups) * stack.head), hidden = padded(stack.hidden);
+  const int64_t numbers = stack.recurrent ? 2 * stack.width : (stack.heads + 2 * stack.groups) * stack.head;
+  const int64_t projected = padded(numbers), hidden = padded(stack.hidden);
   return projected > hidden ? projected : hidden;
 }
 
@@ -256,6 +262,65 @@ static void attend_to_source(const Step& job, Block& block, Reader& reader, int6
   add_residual(block, norm);
 }
 
+// f = σ(x'), c = f c⁻ + (1 − f) x'', output max(0, c) of one row; `former` is c⁻, null at the start.
+static void recur(const float* gates, const float* former, int64_t width, float* state, float* output) {
+  float tail[4][LANES] = {};
+  for (int64_t d = 0; d < width; d += LANES) {
+    const int64_t count = width - d < LANES ? width - d : LANES;
+    const float* from[3] = {gates + d, gates + width + d, former ? former + d : tail[2]};
+    if (count < LANES)
+      for (int64_t s = 0; s < 3; ++s) from[s] = static_cast<float*>(memcpy(tail[s], from[s], 4 * count));
+    const Vector keep = sigmoid(load(from[0])), entered = load(from[1]), before = former ? load(from[2]) : Vector{};
+    const Vector cell = keep * before + (1.0f - keep) * entered;
+    store(tail[3], cell);
+    memcpy(state + d, tail[3], 4 * count);
+    store(tail[3], cell > 0.0f ? cell : Vector{});
+    memcpy(output + d, tail[3], 4 * count);
+  }
+}
+
+// The recurrent unit of a task's rows, and its residual connection.
+static void recur_rows(const Step& job, Block& block, Reader& reader, int64_t l, int64_t first) {
+  const Stack& stack = job.stack;
+  const Norm norm = reader.norm(stack.width);
+  const Product project = reader.product(stack.width, 2 * stack.width);
+  multiply(project, sublayer_input(block, norm), block.number, block.padded_width, 0, project.columns, block.projected,
+           block.padded_hidden);
+  float* states = job.cache + l * job.layer_stride;
+  for (int64_t i = 0; i < block.number; ++i) {
+    const int64_t b = first + i, last = job.count - 1;
+    const float* former = job.count ? states + job.rows[b * job.stride + last] * job.row_stride + last * job.key_stride : nullptr;
+    recur(block.projected + i * block.padded_hidden, former, stack.width, states + b * job.row_stride + job.count * job.key_stride,
+          block.output + i * block.padded_width);
+  }
+  add_residual(block, norm);
+}
+
+// The self-attention of a task's rows, and its residual connection.
+static void attend_to_target(const Step& job, Block& block, Reader& reader, int64_t l, int64_t first) {
+  const Stack& stack = job.stack;
+  const int64_t keys = stack.heads * stack.head, cached = 2 * stack.groups * stack.head, number = block.number;
+  const Norm norm = reader.norm(stack.width);
+  const Product project = reader.product(stack.width, keys + cached), output = reader.product(keys, stack.width);
+  multiply(project, sublayer_input(block, norm), number, block.padded_width, 0, project.columns, block.projected, block.padded_hidden);
+  float* cache = job.cache + l * job.layer_stride;
+  for (int64_t i = 0; i < number; ++i) {
+    const int64_t b = first + i, *rows = job.rows + b * job.stride;
+    // hardware prefetching cannot predict the next row's keys
+    if (i + 1 < number)
+      for (int64_t j = 0; j < job.count; ++j) prefetch(cache + rows[job.stride + j] * job.row_stride + j * job.key_stride, cached);
+    float* projected = block.projected + i * block.padded_hidden;
+    if (job.angles.cosine) rotate(stack, job.angles, 0, projected);
+    for (int64_t j = 0; j < job.count; ++j) block.offsets[j] = rows[j] * job.row_stride + j * job.key_stride;
+    block.offsets[job.count] = b * job.row_stride + job.count * job.key_stride;
+    memcpy(cache + block.offsets[job.count], projected + keys, 4 * cached);
+    decode_attention(block.heads(), projected, cache, block.offsets, job.count + 1, block.weights,
+                     block.context + i * block.padded_heads);
+  }
+  multiply(output, block.context, number, block.padded_heads, 0, stack.width, block.output, block.padded_width);
+  add_residual(block, norm);
+}
+
 // Decode one token of a task's rows.
 static void step(const Step& job, int64_t task, float* scratch) {
   const Stack& stack = job.stack;
@@ -263,28 +328,9 @@ static void step(const Step& job, int64_t task, float* scratch) {
   Block block(stack, number, job.count + 1 > job.longest ? job.count + 1 : job.longest, scratch);
   for (int64_t i = 0; i < number; ++i)
     embed(stack, job.embedding, job.embedding.tokens[first + i], job.embedding.positions, block.stream + i * block.padded_width);
-  const int64_t keys = stack.heads * stack.head, cached = 2 * stack.groups * stack.head;
   Reader reader(stack);
   for (int64_t l = 0; l < stack.layers; ++l) {
-    const Norm norm = reader.norm(stack.width);
-    const Product project = reader.product(stack.width, keys + cached), output = reader.product(keys, stack.width);
-    multiply(project, sublayer_input(block, norm), number, block.padded_width, 0, project.columns, block.projected, block.padded_hidden);
-    float* cache = job.cache + l * job.layer_stride;
-    for (int64_t i = 0; i < number; ++i) {
-      const int64_t b = first + i, *rows = job.rows + b * job.stride;
-      // hardware prefetching cannot predict the next row's keys
-      if (i + 1 < number)
-        for (int64_t j = 0; j < job.count; ++j) prefetch(cache + rows[job.stride + j] * job.row_stride + j * job.key_stride, cached);
-      float* projected = block.projected + i * block.padded_hidden;
-      if (job.angles.cosine) rotate(stack, job.angles, 0, projected);
-      for (int64_t j = 0; j < job.count; ++j) block.offsets[j] = rows[j] * job.row_stride + j * job.key_stride;
-      block.offsets[job.count] = b * job.row_stride + job.count * job.key_stride;
-      memcpy(cache + block.offsets[job.count], projected + keys, 4 * cached);
-      decode_attention(block.heads(), projected, cache, block.offsets, job.count + 1, block.weights,
-                       block.context + i * block.padded_heads);
-    }
-    multiply(output, block.context, number, block.padded_heads, 0, stack.width, block.output, block.padded_width);
-    add_residual(block, norm);
+    stack.recurrent ? recur_rows(job, block, reader, l, first) : attend_to_target(job, block, reader, l, first);
     if (job.sources) attend_to_source(job, block, reader, l, first);
     feed_forward(block, reader);
   }

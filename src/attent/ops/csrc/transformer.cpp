@@ -18,7 +18,7 @@ enum Activation : int64_t { RELU, GELU, SILU };
 struct Stack {
   const uint8_t* weights;
   int64_t width, heads, groups, head, hidden, layers;
-  bool pre;
+  bool pre, recurrent;
   Activation activation;
   int64_t kind;
   float scale, epsilon;
@@ -48,7 +48,7 @@ struct Encoding {
 };
 
 // Key j of row b lies in the cache's row rows[b · stride + j] at position j; the row's new key goes to row b at position `count`. The
-// source of row b is source_rows[b]; a stack without sources has no attention to them.
+// source of row b is source_rows[b]; a stack without sources has no attention to them. In place of keys, a recurrent stack has states.
 struct Step {
   Stack stack;
   Embedding embedding;
@@ -78,9 +78,9 @@ int64_t rows_per_task(int64_t batch, int64_t threads, int64_t maximum) {
 EXPORTED int attent_transformer_encoder(const int64_t* tokens, const uint8_t* table, const float* positions, const float* cosine,
                                         const float* sine, const uint8_t* weights, const int64_t* lengths, float* memory,
                                         int64_t batch, int64_t length, int64_t width, int64_t heads, int64_t groups, int64_t head,
-                                        int64_t hidden, int64_t layers, int64_t pre, int64_t activation, int64_t kind, float factor,
+                                        int64_t hidden, int64_t layers, int64_t options, int64_t activation, int64_t kind, float factor,
                                         float scale, float epsilon, int64_t threads, Parallel parallel, int level) {
-  const Stack stack{weights, width, heads, groups, head, hidden, layers, pre != 0, Activation(activation), kind, scale, epsilon};
+  const Stack stack{weights, width, heads, groups, head, hidden, layers, (options & PRE) != 0, (options & RECURRENT) != 0, Activation(activation), kind, scale, epsilon};
   const int64_t maximum = BLOCK_ROWS / length, chunk = rows_per_task(batch, threads, maximum ? maximum : 1);
   const Encoding job{stack, {tokens, table, positions, factor}, {cosine, sine}, lengths, memory, batch, length, chunk};
   const auto task = DISPATCH(encode, level);
@@ -93,9 +93,9 @@ EXPORTED int attent_transformer_step(const int64_t* tokens, const uint8_t* table
                                      const int64_t* source_rows, const int64_t* lengths, const float* source, float* features,
                                      int64_t batch, int64_t count, int64_t stride, int64_t layer_stride, int64_t row_stride,
                                      int64_t key_stride, int64_t sources, int64_t longest, int64_t width, int64_t heads,
-                                     int64_t groups, int64_t head, int64_t hidden, int64_t layers, int64_t pre, int64_t activation,
+                                     int64_t groups, int64_t head, int64_t hidden, int64_t layers, int64_t options, int64_t activation,
                                      int64_t kind, float factor, float scale, float epsilon, int64_t threads, Parallel parallel, int level) {
-  const Stack stack{weights, width, heads, groups, head, hidden, layers, pre != 0, Activation(activation), kind, scale, epsilon};
+  const Stack stack{weights, width, heads, groups, head, hidden, layers, (options & PRE) != 0, (options & RECURRENT) != 0, Activation(activation), kind, scale, epsilon};
   const int64_t chunk = rows_per_task(batch, threads, BLOCK_ROWS), maximum = count + 1 > longest ? count + 1 : longest;
   const Step job{stack, {tokens, table, positions, factor}, {cosine, sine}, cache, rows, source_rows, lengths, source, features, batch,
                  count, stride, layer_stride, row_stride, key_stride, sources, longest, chunk};

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from attent.ops import native
+from attent.ops import tanh_score as eager
 from attent.ops.autograd import double_backward
 from attent.ops.eligibility import can_run_triton, needs_plain_torch
-from attent.ops.tanh_score import eager
 
 # Each thread of the library processes a run of features. With fewer runs than TASKS, rows are split into slabs, each
 # with its own sums of the keys' gradients; only the shapes decide, so the sums do not depend on the number of threads.

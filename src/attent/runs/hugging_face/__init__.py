@@ -6,7 +6,6 @@ al. (2020), arXiv 2010.11125; NLLB, Costa-jussà et al. (2022), arXiv 2207.04672
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,26 +16,31 @@ from torch import Tensor
 from attent.bounded import read_text
 from attent.errors import AttentError, DataError, RunError
 from attent.models.settings import TransformerSettings
-from attent.runs.config import RunConfig, is_pretrained
+from attent.ops import packed_linear
+from attent.runs.config import CONFIG, RunConfig, is_pretrained
+from attent.runs.durable import held
 from attent.runs.folder import Run, RunWriter, model_of
-from attent.runs.hugging_face.folder import LARGEST_TEXT, SourceFolder
+from attent.runs.folder import read as read_run
+from attent.runs.hugging_face.folder import LARGEST_TEXT, MARIAN, SourceFolder
 from attent.runs.hugging_face.layout import (
     SIDES,
     SpecialIds,
     TranslatorSource,
     Vocabulary,
     common_settings,
+    offset_positions,
     our_tensors,
     sinusoids,
 )
+from attent.runs.packed import write_packed
 from attent.runs.weights import tensors_of
-from attent.text.tokenizers import EOS_PIECE, SentencePieceTokenizer, processor_of
+from attent.text.tokenizers import EOS_PIECE, UNK_PIECE, SentencePieceTokenizer, processor_of
 
 # Settings that Marian in transformers ignores, although models trained with them need them.
 UNSUPPORTED = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
 # Positions that differ from the formula by less than this are considered equal to it.
 TOLERANCE = 1e-5
-UNK_PIECE, PAD_PIECE = "<unk>", "<pad>"
+PAD_PIECE = "<pad>"
 SPM, VOCABULARY_FILE, TOKENIZER_FILE = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
 # Both families begin with these tokens, regardless of the ids in the SentencePiece model.
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")
@@ -201,22 +205,11 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
         )
     except ValueError as error:
         raise folder.error(f"{SPM}: {error}") from error
-    table = m2m100_positions(count, settings["width"], pad)
+    table = offset_positions(count, settings["width"], pad + 1)
     kind: dict[str, Any] = {"norm": "pre", "position": "learned", "maximum_length": count}
     codes = {side: language.strip("_") for side, language in languages.items()}
     settings = TransformerSettings(**settings, **kind)
     return TranslatorSource(folder, settings, tokenizers, (vocabulary, vocabulary), dict.fromkeys(SIDES, table), codes)
-
-
-def m2m100_positions(count: int, width: int, pad: int) -> Tensor:
-    """Return M2M100's sinusoidal positions (T, E).
-
-    Position p is row pad + 1 + p of their table, and frequencies go down to exactly 1/10000.
-    """
-    half = width // 2
-    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / max(half - 1, 1)))
-    angles = torch.arange(pad + 1, pad + 1 + count).float()[:, None] * frequencies
-    return torch.cat((angles.sin(), angles.cos()), 1)
 
 
 def _m2m100_names(folder: SourceFolder, model: bytes, *, is_nllb: bool) -> tuple[dict[int, str], list[str]]:
@@ -295,10 +288,16 @@ FAMILIES: dict[str, Callable[[SourceFolder, str | None, str | None], TranslatorS
 }
 
 
+def is_marian(path: Path | str) -> bool:
+    """Return whether a folder has Marian's own files, by their names."""
+    folder = Path(path)
+    return not (folder / CONFIG).is_file() and any(any(folder.glob(pattern)) for pattern in MARIAN)
+
+
 def is_translator(path: Path | str) -> bool:
-    """Return whether a folder contains a translator that can be imported, according to its config.json."""
+    """Return whether a folder contains a translator that can be imported, according to its config.json or its files."""
     try:
-        return is_pretrained(path) and SourceFolder(path).config.get("model_type") in FAMILIES
+        return is_marian(path) or (is_pretrained(path) and SourceFolder(path).config.get("model_type") in FAMILIES)
     except RunError:
         return False
 
@@ -314,11 +313,11 @@ def read(path: Path | str, source_language: str | None = None, target_language: 
     Raises:
         RunError: a file is missing or damaged, or attent cannot express the model.
     """
-    folder = SourceFolder(path)
-    family = folder.config.get("model_type")
-    if family not in FAMILIES:
-        raise folder.error(f"model_type must be one of {', '.join(FAMILIES)}, got {family!r}")
-    source = FAMILIES[family](folder, source_language, target_language)
+    return _built(*_source(path, source_language, target_language))
+
+
+def _built(source: TranslatorSource, family: str) -> Run:
+    folder = source.folder
     # sizes are compared with the weights before memory is allocated for a model of these sizes
     tensors = our_tensors(source)
     first = next(tensors)
@@ -337,6 +336,18 @@ def read(path: Path | str, source_language: str | None = None, target_language: 
     return Run(config, model.eval(), dict(zip(config.tokenizers, source.tokenizers, strict=True)), files)
 
 
+def _source(path: Path | str, *languages: str | None) -> tuple[TranslatorSource, str]:
+    if is_marian(path):
+        from attent.runs.marian import MarianFolder, read_native
+
+        return read_native(MarianFolder(path), *languages), "Marian"
+    folder = SourceFolder(path)
+    family = folder.config.get("model_type")
+    if family not in FAMILIES:
+        raise folder.error(f"model_type must be one of {', '.join(FAMILIES)}, got {family!r}")
+    return FAMILIES[family](folder, *languages), f"transformers {family}"
+
+
 def import_run(
     path: Path | str,
     out: Path | str,
@@ -344,8 +355,11 @@ def import_run(
     target_language: str | None = None,
     *,
     replace: bool = False,
+    fixed_activations: bool = False,
 ) -> RunConfig:
-    """Convert a folder of transformers into a run folder, and return its config; for errors, see `read`.
+    """Convert a folder of transformers or of Marian into a run folder, and return its config; for errors, see `read`.
+
+    A model of 8 bits is also written in 8 bits, in which it then computes, if the compiled extension is there.
 
     Args:
         path: the folder.
@@ -353,11 +367,20 @@ def import_run(
         source_language: see `read`.
         target_language: see `read`.
         replace: True to replace an existing run folder.
+        fixed_activations: True to round activations to 8 bits by the factors in Marian's file, instead of each row by
+            its largest number.
     """
     with RunWriter(out, replace=replace) as writer:
-        run = read(path, source_language, target_language)
+        source, family = _source(path, source_language, target_language)
+        run = _built(source, family)
         writer.begin(run.config, *run.tokenizers.values(), files=run.files)
         writer.finish(run.config, run.model, *run.tokenizers.values())
+    factors = source.factors if fixed_activations else {}
+    if fixed_activations and not factors:
+        raise source.folder.error("it has no factors of activations")
+    if source.has_8_bits and packed_linear.is_there():
+        with held(out):
+            write_packed(Path(out), read_run(out), "int8", factors)
     return run.config
 
 
@@ -365,7 +388,7 @@ def _config(source: TranslatorSource, family: str) -> RunConfig:
     folder = source.folder
     name, merged = folder.config.get("_name_or_path"), folder.config | folder.generation
     origin: dict[str, Any] = {
-        "format": f"transformers {family}",
+        "format": family,
         "name": name if isinstance(name, str) and name else folder.path.resolve().name,
         "licence": folder.licence,
         **{f"{side}_language": language for side, language in source.languages.items()},

@@ -30,7 +30,8 @@ LARGEST_SIZE, LARGEST_SIZES = 2**20, {"max_position_embeddings": 2**14}
 # Maximum bytes of the model card or the licence.
 LARGEST_TEXT = 2**22
 # Pickled files, and files in Marian's own format.
-PICKLED, MARIAN = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt"), ("*.npz",)
+PICKLED = "pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt"
+MARIAN = "decoder.yml", "*.npz", "model.*.bin", "model.*.bin.gz"
 # Parts of tensor names, and the decoders that they belong to, which attent does not support.
 FOREIGN = {"ssru": "a recurrent decoder (SSRU)", "rnn": "a recurrent decoder (SSRU)", "aan": "average attention (AAN)"}
 
@@ -47,10 +48,6 @@ class SourceFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        if not (self.path / CONFIG).is_file() and any(self.path.glob(MARIAN[0])):
-            raise self.error(
-                "it contains Marian's own .npz; convert it with convert_marian_to_pytorch.py of transformers"
-            )
         self.config = self.json(CONFIG)
         self.generation = self.json("generation_config.json", {})
         self.tokenizer_config = self.json(TOKENIZER_CONFIG, {})

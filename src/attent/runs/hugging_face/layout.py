@@ -9,8 +9,9 @@ stream in this way is exact, since a layer norm treats all features alike.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -39,11 +40,10 @@ SELF = {f"self_attention.{name}": f"self_attn.{key}" for name, key in ATTENTION.
 CROSS = {f"cross_attention.{name}": f"encoder_attn.{key}" for name, key in ATTENTION.items()}
 ENCODER = SELF | {"around_attention.norm": "self_attn_layer_norm"} | FEED_FORWARD
 DECODER = (
-    SELF
-    | CROSS
-    | {"around_self.norm": "self_attn_layer_norm", "around_cross.norm": "encoder_attn_layer_norm"}
-    | FEED_FORWARD
+    CROSS | {"around_self.norm": "self_attn_layer_norm", "around_cross.norm": "encoder_attn_layer_norm"} | FEED_FORWARD
 )
+# Of a decoder with a recurrent unit, only in Marian's own files.
+RECURRENT = {"self_attention.forget": "rnn.forget", "self_attention.value": "rnn.value"}
 # Our names of activations, by their names.
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 FIRST = "model.encoder.layers.0.self_attn.q_proj.weight"
@@ -125,6 +125,8 @@ class TranslatorSource:
         vocabularies: the vocabularies of source and target.
         positions: their tables of positions (T, E) by side, in the order of their features, if positions are learned.
         languages: the languages by side, if known.
+        has_8_bits: whether the weights had 8 bits.
+        factors: the factors by which activations are rounded to 8 bits, by our names of the weights, if known.
     """
 
     folder: SourceFolder
@@ -133,6 +135,8 @@ class TranslatorSource:
     vocabularies: tuple[Vocabulary, Vocabulary]
     positions: dict[str, Tensor]
     languages: dict[str, str]
+    has_8_bits: bool = False
+    factors: Mapping[str, float] = field(default_factory=dict)
 
 
 def common_settings(folder: SourceFolder) -> dict[str, Any]:
@@ -180,7 +184,8 @@ def _share(value: Any) -> float:
 
 def layer_names(settings: TransformerSettings) -> dict[str, str]:
     """Return their names of the parameters of layers, by our names."""
-    parts = {"encoder": (settings.encoder_layers, ENCODER), "decoder": (settings.decoder_layers, DECODER)}
+    decoder = DECODER | (RECURRENT if settings.self_attention == "ssru" else SELF)
+    parts = {"encoder": (settings.encoder_layers, ENCODER), "decoder": (settings.decoder_layers, decoder)}
     modules = {
         f"{stack}.layers.{layer}.{name}": f"model.{stack}.layers.{layer}.{key}"
         for stack, (count, names) in parts.items()
@@ -189,7 +194,8 @@ def layer_names(settings: TransformerSettings) -> dict[str, str]:
     }
     if settings.norm == "pre":
         modules |= {f"{stack}.norm": f"model.{stack}.layer_norm" for stack in parts}
-    return {f"{name}.{kind}": f"{key}.{kind}" for name, key in modules.items() for kind in ("weight", "bias")}
+    names = {f"{name}.{kind}": f"{key}.{kind}" for name, key in modules.items() for kind in ("weight", "bias")}
+    return {name: key for name, key in names.items() if not name.endswith("self_attention.value.bias")}
 
 
 def shape_of(name: str, settings: TransformerSettings) -> tuple[int, ...]:
@@ -229,6 +235,17 @@ def reordered(tensor: Tensor, axes: tuple[int, ...], order: Tensor | None) -> Te
 def sinusoids(count: int, width: int) -> Tensor:
     """Return Marian's sinusoidal positions (T, E), in the order of its features."""
     return waves(torch.arange(count), width)[:, sines_first(width)]
+
+
+def offset_positions(count: int, width: int, first: int) -> Tensor:
+    """Return sinusoidal positions (T, E) from `first` on as Marian and M2M100 compute them.
+
+    All sines precede all cosines, and frequencies go down to exactly 1/10000.
+    """
+    half = width // 2
+    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / max(half - 1, 1)))
+    angles = torch.arange(first, first + count).float()[:, None] * frequencies
+    return torch.cat((angles.sin(), angles.cos()), 1)
 
 
 def embedding_names(settings: TransformerSettings, is_shared: bool) -> dict[str, list[str]]:

@@ -14,8 +14,8 @@ from torch import Tensor
 from attent.attention import attend
 from attent.attention.masks import Causal, Documents, Prefix
 from attent.attention.scores import Additive
+from attent.ops import tanh_score as eager
 from attent.ops.eligibility import can_run_triton
-from attent.ops.tanh_score import eager
 
 CASES: dict[str, dict[str, Any]] = {
     "behind a cache": {"mask": "causal", "query_start": torch.tensor([3, -2])},

@@ -18,6 +18,7 @@ from attent.attention.multihead import MultiHeadAttention
 from attent.errors import ArgumentError
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
+from attent.layers.ssru import SSRU
 from attent.views.labels import cut
 from attent.views.palette import palette
 
@@ -190,9 +191,11 @@ def layer_boxes(
             yield counter.box("Norm", norm, "norm", around)
         if isinstance(module, FeedForward):
             yield _feed_forward(module, counter)
+        elif isinstance(module, SSRU):
+            yield counter.box("Recurrent unit", f"{module.value.in_features:,} · SSRU", "recurrent", module)
         else:
             assert isinstance(module, MultiHeadAttention)
-            is_cross = module is not attentions[0]
+            is_cross = module is not attentions[0] or len(attentions) < len(sub_layers) - 1
             title = (
                 "Attention to the source"
                 if is_cross

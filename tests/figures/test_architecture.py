@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from architecture import Box, Group, ModelColumn, architecture, columns, svg
 from torch import nn
 
 from attent.errors import ArgumentError
@@ -13,7 +14,6 @@ from attent.models.encoder import EncoderModel
 from attent.models.rnn import RNN
 from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.views.architecture import Box, Group, ModelColumn, architecture, columns, svg
 
 
 def transformer(**settings: object) -> Transformer:
@@ -81,9 +81,10 @@ def test_a_recurrent_decoder_starts_from_the_source_and_pre_norm_leads_past_the_
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
-def test_the_drawing_is_an_svg_of_every_box_within_its_page(translator, tmp_path: Path) -> None:
+def test_the_drawing_is_an_svg_of_every_box_within_its_page(tmp_path: Path) -> None:
     file = tmp_path / "model.svg"
-    architecture(translator.model, file, "a <run> & more")
+    model = transformer()
+    architecture(model, file, "a <run> & more")
     text = file.read_text(encoding="utf-8")
     assert "prefers-color-scheme:dark" in text
     # it asks nobody
@@ -92,7 +93,7 @@ def test_the_drawing_is_an_svg_of_every_box_within_its_page(translator, tmp_path
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     texts = [element.text for element in root.iter(f"{NAMESPACE}text")]
     assert {"a <run> & more", "Self-attention", "Attention to the source", "2 ×", "Softmax"} <= set(texts)
-    assert f"{sum(parameter.numel() for parameter in translator.model.parameters()):,} parameters" in texts
+    assert f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters" in texts
     for shape in root.iter(f"{NAMESPACE}rect"):
         x, y, across, down = (float(shape.attrib.get(name, 0)) for name in ("x", "y", "width", "height"))
         assert x >= 0 and x + across <= width and y >= 0 and y + down <= height

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from attent.attention import AttentionMap, attachment_score, attend, neighbor_heads, spanning_tree
-from attent.attention.maps.trees import ROOT
+from trees import ROOT, attachment_score, neighbor_heads, spanning_tree
+
+from attent.attention import attend
 from attent.errors import ArgumentError, ShapeError
 
 
@@ -66,39 +67,19 @@ def test_equal_weights_form_a_tree(weights: np.ndarray) -> None:
     assert is_tree(spanning_tree(weights)) and is_tree(spanning_tree(weights, 2))
 
 
-def a_map() -> AttentionMap:
-    dice = torch.Generator().manual_seed(3)
-    query, key, value = (torch.randn(2, 3, 7, 5, generator=dice) for _ in range(3))
-    return attend(query, key, value, return_map=True)[1]
-
-
-def test_a_map_is_grouped_by_words_first() -> None:
-    weights, spans = a_map(), [(1, 3), (3, 4), (4, 6)]
-    grouped = weights.grouped(spans, spans).double()
-    assert weights.tree(spans, head=2, sequence=1) == spanning_tree(grouped[1, 2].numpy())
-    assert weights.tree(spans, root=1) == spanning_tree(grouped[0].mean(0).numpy(), 1)
-
-
-def test_a_map_of_one_sequence_and_head_has_a_tree() -> None:
+def test_weights_of_a_map_have_a_tree() -> None:
     scores = torch.tensor([[0.0, 9.0, 0.0], [0.0, 0.0, 0.0], [0.0, 9.0, 0.0]])  # both neighbors look at word 1
     weights = attend(scores, torch.eye(3), torch.eye(3), score="dot", return_map=True)[1]
-    assert weights.tree([(0, 1), (1, 2), (2, 3)]) == [1, ROOT, 1]
+    assert spanning_tree(weights.dense()) == [1, ROOT, 1]
 
 
 def test_faults_are_named() -> None:
-    weights, spans = a_map(), [(0, 3), (3, 7)]
-    for options, message in (
-        ({"head": 3}, "head must be from 0 to 2, got 3"),
-        ({"root": 2}, "root must be a word from 0 to 1, got 2"),
-        ({"root": -1}, "root must be a word from 0 to 1, got -1"),
-        ({"sequence": 2}, "sequence must be from 0 to 1, got 2"),
-    ):
-        with pytest.raises(ArgumentError, match=message):
-            weights.tree(spans, **options)
-    with pytest.raises(ArgumentError, match="at least one word and finite weights"):
-        spanning_tree(np.array([[0.0, np.nan], [0.0, 0.0]]))
-    with pytest.raises(ArgumentError, match="at least one word"):
-        weights.tree([])
+    for root in (2, -1):
+        with pytest.raises(ArgumentError, match=f"root must be a word from 0 to 1, got {root}"):
+            spanning_tree(np.zeros((2, 2)), root)
+    for scores in (np.array([[0.0, np.nan], [0.0, 0.0]]), np.zeros((0, 0))):
+        with pytest.raises(ArgumentError, match="at least one word and finite weights"):
+            spanning_tree(scores)
     with pytest.raises(ShapeError, match=r"must be \(n, n\), got \(2, 3\)"):
         spanning_tree(np.zeros((2, 3)))
 
