@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from trees import attachment_score, neighbor_heads, spanning_tree
 
 import attent
 from attent.alignment.word_pairs import text_words, token_spans
-from trees import attachment_score, neighbor_heads, spanning_tree
 from attent.tasks.phrases.corpus import phrases, write_phrases
 from attent.tasks.phrases.grammar import NOUNS, VERBS, ParsedSentence
 from attent.tasks.pretrained import load as load_pretrained

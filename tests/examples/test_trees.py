@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-
 from trees import ROOT, attachment_score, neighbor_heads, spanning_tree
 
 from attent.attention import attend

@@ -27,7 +27,7 @@ from torch import Tensor
 from attent.bounded import bytes_of, open_regular
 from attent.errors import DataError
 from attent.models.settings import TransformerSettings
-from attent.runs.hugging_face.folder import LARGEST_MODEL, LARGEST_TEXT, SourceFolder, SourceWeights
+from attent.runs.hugging_face.folder import LARGEST_MODEL, SourceFolder, SourceWeights
 from attent.runs.hugging_face.layout import (
     ABSENT,
     BIAS,
@@ -43,16 +43,13 @@ from attent.runs.hugging_face.layout import (
 )
 from attent.text.tokenizers import EOS_PIECE, UNK_PIECE, SentencePieceTokenizer, processor_of
 
-# Maximum bytes of a model, and how many times its size a compressed file may grow to.
-LARGEST, GROWTH = 2**32, 16
+# Maximum bytes of a model, how many times its size a compressed file may grow to, and axes of a parameter.
+LARGEST, GROWTH, MANY_AXES = 2**32, 16, 8
 # Types of numbers in a .bin file by Marian's codes. Matrices of 8 bits are followed by their multiplier.
 WITH_MULTIPLIER = 0x4101
 TYPES = {0x0404: np.dtype("<f4"), 0x0402: np.dtype("<f2"), 0x0101: np.dtype("i1"), WITH_MULTIPLIER: np.dtype("i1")}
-# More axes than any parameter has.
-MANY_AXES = 8
-CONFIG, DECODER = "special:model.yml", "decoder.yml"
-# Multipliers of activations of 8 bits, beside the matrices.
-ALPHA = "_QuantMultA"
+# The item and the file of settings, and what ends the names of the multipliers of activations of 8 bits.
+CONFIG, DECODER, ALPHA = "special:model.yml", "decoder.yml", "_QuantMultA"
 # Names of parameters: Marian's, and those of transformers.
 LAYER = re.compile(r"(encoder|decoder)_l([1-9]\d{0,2})_(\w+)")
 SUBLAYERS = {"self": "self_attn", "context": "encoder_attn", "rnn": "self_attn", "ffn": "final"}
@@ -103,9 +100,8 @@ SIZES = {
     **{f"{stack}_attention_heads": "transformer-heads" for stack in SIDES.values()},
     **{f"{stack}_ffn_dim": "transformer-dim-ffn" for stack in SIDES.values()},
 }
-# Positions of a run: Firefox cuts sentences at 128 tokens.
-POSITIONS = 512
-EPSILON = 1e-6
+# Positions of a run (Firefox cuts sentences at 128 tokens), and the number added to variances.
+POSITIONS, EPSILON = 512, 1e-6
 
 
 class MarianFolder(SourceFolder):
@@ -126,7 +122,7 @@ class MarianFolder(SourceFolder):
         self.path = Path(path)
         self.generation = self.tokenizer_config = self.special_tokens = {}
         self.metadata = self.json("metadata.json", {})
-        self.decoder = settings_of(self.text(DECODER)) if (self.path / DECODER).is_file() else {}
+        self.decoder = settings_of(self.bytes(DECODER)) if (self.path / DECODER).is_file() else {}
         name = self._model_name()
         content = self.bytes(name, LARGEST)
         try:
@@ -135,7 +131,7 @@ class MarianFolder(SourceFolder):
             raise self.error(f"{name} is damaged: {error}") from error
         if CONFIG not in arrays:
             raise self.error(f"{name} has no {CONFIG}")
-        self.marian = settings_of(arrays.pop(CONFIG).tobytes().rstrip(b"\0").decode(errors="replace"))
+        self.marian = settings_of(arrays.pop(CONFIG).tobytes().rstrip(b"\0"))
         for key, values in REQUIRED.items():
             if (value := self.marian.get(key, values[0])) not in values:
                 raise self.error(f"its {key} must be {' or '.join(map(repr, values))}, got {value!r}")
@@ -166,10 +162,6 @@ class MarianFolder(SourceFolder):
         if len(content) > limit:
             raise self.error(f"{name} has more than {limit:,} bytes unpacked")
         return content
-
-    def text(self, name: str) -> str:
-        """Read a text file of the folder; errors as for `bytes`."""
-        return self.bytes(name, LARGEST_TEXT).decode(errors="replace")
 
     def find(self, *patterns: str) -> list[str]:
         """Return the files that match the first of these patterns with any, compressed or not."""
@@ -293,11 +285,11 @@ def read_zipped(content: bytes) -> tuple[dict[str, np.ndarray], bool]:
         return {name: arrays[name] for name in arrays.files}, False
 
 
-def settings_of(text: str) -> dict[str, Any]:
+def settings_of(text: bytes) -> dict[str, Any]:
     """Return the top level of a YAML file of Marian: texts, and lists of texts."""
     settings: dict[str, Any] = {}
     key = ""
-    for line in text.splitlines():
+    for line in text.decode(errors="replace").splitlines():
         name, colon, value = line.partition(":")
         if item := line.strip().removeprefix("- ") if line.strip().startswith("- ") else "":
             settings[key] = [*(settings[key] or ()), _unquoted(item)] if key else None
@@ -411,7 +403,7 @@ def _vocabulary(folder: MarianFolder, name: str, ids_file: str | None, rows: int
     try:
         processor = processor_of(model)
         own = {processor.IdToPiece(token): token for token in range(processor.GetPieceSize())}
-        ids = own if ids_file is None else ids_of(folder.text(ids_file))
+        ids = own if ids_file is None else ids_of(folder.bytes(ids_file).decode(errors="replace"))
     except (ValueError, DataError) as error:
         raise folder.error(f"{ids_file or name}: {error}") from error
     if missing := next((piece for piece in (UNK_PIECE, EOS_PIECE) if piece not in ids), None):

@@ -73,8 +73,8 @@ def _needs_grad(prepared: Prepared) -> bool:
 def _run_all(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, variant: sdpa.Variant) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), of all pairs at once."""
     # on a CPU, PyTorch's function reads keys that heads share without copies; on a GPU, some of its kernels do not
-    is_grouped = variant == "pytorch" and call.device.type == "cpu" and isinstance(call.score, PLAIN)
-    is_grouped = is_grouped and key.bias is None and key.features.shape[1] != call.heads and not is_exporting()
+    is_plain = isinstance(call.score, PLAIN) and key.bias is None and call.device.type == "cpu"
+    is_grouped = is_plain and variant == "pytorch" and key.features.shape[1] != call.heads and not is_exporting()
     if (
         call.mask is None
         and call.bias is None

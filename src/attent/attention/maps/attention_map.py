@@ -17,7 +17,7 @@ from attent.attention.maps import tiles as tile_stream
 from attent.attention.maps.contributions import HeadOutputs
 from attent.attention.maps.lazy_matrix import LazyMatrix, Versions, copy_call
 from attent.attention.maps.statistics import Span
-from attent.errors import ArgumentError, UnknownNameError, check_index
+from attent.errors import ArgumentError, UnknownNameError
 from attent.ops.eligibility import without_autocast
 
 Stage = Literal["raw", "capped", "biased", "masked"]
