@@ -97,7 +97,7 @@ def binary(arrays: dict[str, np.ndarray], text: str, alphas: float | None = None
     items: list[tuple[str, int, tuple[int, ...], bytes]] = []
     for name, array in arrays.items():
         pair = None if alphas is None else rounded(name, array)
-        if pair is None:
+        if pair is None or alphas is None:
             items.append((name, 0x0404, array.shape, array.tobytes()))
             continue
         numbers = pair[0] if "Wemb" in name else pair[0].T
@@ -195,6 +195,8 @@ class Model:
         self.processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in self.models]
         sizes = [-(-processor.GetPieceSize() // 8) * 8 for processor in self.processors]
         arrays = parameters((sizes[0], sizes[1]), shared=shared, recurrent=recurrent, seed=SEEDS[shared, recurrent])
+        # rows without a piece
+        arrays["decoder_ff_logit_out_b"][:, self.processors[1].GetPieceSize() :] = -99
         self.text = settings(shared=shared, recurrent=recurrent)
         folder.mkdir()
         end = "intgemm.alphas.bin" if alphas else "bin"
@@ -230,7 +232,7 @@ def test_translations_and_logits_are_those_of_the_equations(
     config = import_run(model.folder, tmp_path / "run")
     assert config.languages == "en → fr"
     translator = load(tmp_path / "run", dtype="float32")
-    answers = {line: model.translate(line) for line in LINES[::2]}
+    answers = {line: model.translate(line) for line in LINES[::4]}
     assert len(set(answers.values())) > len(answers) / 2
     for line, answer in answers.items():
         assert translated(translator, line, 2 * len(model.source(line))) == answer
@@ -263,7 +265,7 @@ def test_8_bits_keep_their_numbers_and_may_round_activations_by_the_file_s_facto
         translator, model.reference.rounded = load(tmp_path / name), rounding
         assert kind_of(translator.model.decoder) is kind
         equal = [
-            translated(translator, line, 2 * len(model.source(line))) == model.translate(line) for line in LINES[::2]
+            translated(translator, line, 2 * len(model.source(line))) == model.translate(line) for line in LINES[::4]
         ]
         # a number at the border of two roundings may become either
         assert sum(equal) > 0.8 * len(equal), name

@@ -114,7 +114,7 @@ def specification(run: Run) -> Any:
         _attend(spec.self_attention, layer.self_attention, layer.around_attention.norm, to_self=True)
         _feed_forward(spec.ffn, layer.feed_forward, layer.around_feed_forward.norm)
     for spec, layer in zip(decoder.layer, model.decoder.layers, strict=True):
-        _attend(spec.self_attention, layer.self_attention, layer.around_self.norm, to_self=True)
+        _attend(spec.self_attention, cast(Any, layer.self_attention), layer.around_self.norm, to_self=True)
         _attend(spec.attention, layer.cross_attention, layer.around_cross.norm, to_self=False)
         _feed_forward(spec.ffn, layer.feed_forward, layer.around_feed_forward.norm)
     if settings.norm == "pre":

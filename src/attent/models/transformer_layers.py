@@ -181,8 +181,8 @@ class DecoderLayer(nn.Module):
     def _attend_to_target(self, stream: Stream, target: Past | None) -> tuple[Stream, Past]:
         stream, query = self.around_self.enter(stream)
         if isinstance(self.self_attention, SSRU):
-            output, target = self.self_attention(query, cast(RecurrentState | None, target))
-            return self.around_self.leave(stream, output), target
+            output, state = self.self_attention(query, cast(RecurrentState | None, target))
+            return self.around_self.leave(stream, output), state
         assert not isinstance(target, RecurrentState)
         target = self.self_attention.remember(query, target)
         # A right-padded target needs no lengths: the causal mask hides padding from all real positions.

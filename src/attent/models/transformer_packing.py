@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -103,7 +103,7 @@ def pack(stack: Stack) -> PackedStack:
     kind = packed_linear.kind_of(stack)
     layer, feed_forward = stack.layers[0], stack.layers[0].feed_forward
     is_recurrent = isinstance(layer.self_attention, SSRU)
-    attention = cast(DecoderLayer, layer).cross_attention if is_recurrent else layer.self_attention
+    attention = cast(MultiHeadAttention, cast(Any, layer).cross_attention if is_recurrent else layer.self_attention)
     heads = attention.heads, attention.key_value_heads, attention.key_width
     options = PRE * isinstance(stack.norm, nn.LayerNorm) + RECURRENT * is_recurrent
     flags = options, ACTIVATIONS.index(feed_forward.activation)
