@@ -1,6 +1,6 @@
 """Trees over words from weights between them, and their agreement with given trees: docs/what-weights-say.md.
 
-    spanning_tree(weights.grouped(spans, spans)[0].mean(0))
+    spanning_tree(weights.grouped(spans, spans)[0].mean(0).numpy())
 
 A word's weight on another is the score of the other as its head (Raganato and Tiedemann 2018,
 https://aclanthology.org/W18-5431). Any weights give a tree, even random ones.
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from attent.errors import ArgumentError, ShapeError
 
@@ -38,7 +37,7 @@ class _Contraction(NamedTuple):
     entering: np.ndarray
 
 
-def spanning_tree(scores: ArrayLike, root: int | None = None) -> list[int]:
+def spanning_tree(scores: np.ndarray, root: int | None = None) -> list[int]:
     """Return the head of each word in the tree with the largest sum of scores; that of the root is −1.
 
     The maximum spanning arborescence by Chu and Liu (1965) and Edmonds (1967), in O(n³) time: each word takes its best

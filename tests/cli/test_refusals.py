@@ -13,7 +13,6 @@ COMMANDS = {
     "describe nowhere": "nowhere is not a run folder",
     "quantize .": "is not a run folder",
     "data phrases --out new --held-out 1": "Invalid value for '--held-out'",
-    "describe RUN --out model.pdf": "must end in .svg",
     "describe": "Missing argument 'run'",
     "score RUN nowhere.tsv": "nowhere.tsv is not a file",
     "score RUN ''": "'' is not a file",

@@ -69,7 +69,7 @@ def test_equal_weights_form_a_tree(weights: np.ndarray) -> None:
 def test_weights_of_a_map_have_a_tree() -> None:
     scores = torch.tensor([[0.0, 9.0, 0.0], [0.0, 0.0, 0.0], [0.0, 9.0, 0.0]])  # both neighbors look at word 1
     weights = attend(scores, torch.eye(3), torch.eye(3), score="dot", return_map=True)[1]
-    assert spanning_tree(weights.dense()) == [1, ROOT, 1]
+    assert spanning_tree(weights.dense().numpy()) == [1, ROOT, 1]
 
 
 def test_faults_are_named() -> None:

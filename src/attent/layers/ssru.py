@@ -36,10 +36,10 @@ class SSRU(nn.Module):
 
     def forward(self, features: Features, state: RecurrentState | None = None) -> tuple[Features, RecurrentState]:
         """Return o of the next T positions, (B, T, E) → (B, T, E), and the state after the last."""
-        kept = torch.sigmoid(self.forget(features))
-        entered = (1 - kept) * self.value(features)
-        cells = [torch.zeros_like(entered[:, 0]) if state is None else state.hidden]
-        for keep, enter in zip(kept.unbind(1), entered.unbind(1), strict=True):
+        gates = torch.sigmoid(self.forget(features))
+        inputs = (1 - gates) * self.value(features)
+        cells = [torch.zeros_like(inputs[:, 0]) if state is None else state.hidden]
+        for gate, value in zip(gates.unbind(1), inputs.unbind(1), strict=True):
             # autocast computes the gates in 16 bits; the state is summed in its own type
-            cells.append(torch.addcmul(enter, keep, cells[-1]))
+            cells.append(torch.addcmul(value, gate, cells[-1]))
         return torch.relu(torch.stack(cells[1:], 1)), RecurrentState(cells[-1])

@@ -290,8 +290,6 @@ class RnnSettings(PresetSettings):
     share_embeddings: Literal["none", "target", "all"] = "target"
     output_bias: bool = True
     input: Input = "tokens"
-    norm_epsilon: float = Field(default=1e-5, gt=0, lt=1)
-    self_attention: Literal["attention", "ssru"] = "attention"
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -56,8 +56,7 @@ def test_it_is_described_shown_and_walked_through(attent, generating_folder: Pat
     assert "decoder.layers.0.self_attention, head 0, step by step: the dog was" in done.out[0]
     whole = attent("walk", generating_folder, "the dog was", "--layer", "whole")
     assert (whole.code, whole.err) == (0, []) and len(whole.out) > len(done.out)
-    assert attent("describe", generating_folder, "--out", tmp_path / "model.svg").code == 0
-    assert "Causal self-attention" in (tmp_path / "model.svg").read_text(encoding="utf-8")
+    assert attent("describe", generating_folder).code == 0
 
 
 def test_lines_are_scored(attent, generating_folder: Path, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "truncated pieces": (truncated("target.spm"), "target.spm: not a SentencePiece model"),
     "no config": (without("config.json"), "config.json is missing"),
     "no json": (text("config.json", "{"), "config.json is missing or damaged: it is not valid JSON"),
-    "marian itself": (marian_itself, "Marian's own .npz"),
+    "marian itself": (marian_itself, "model.npz is damaged"),
     "another family": (config(model_type="t5"), "model_type must be one of marian, m2m_100, got 't5'"),
     "lying width": (config(d_model=4096), "must be .* by config.json, got"),
     "huge": (config(d_model=2**40, max_position_embeddings=2**40), "max_position_embeddings must be|d_model must be"),

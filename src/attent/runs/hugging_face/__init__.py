@@ -338,7 +338,7 @@ def _built(source: TranslatorSource, family: str) -> Run:
 
 def _source(path: Path | str, *languages: str | None) -> tuple[TranslatorSource, str]:
     if is_marian(path):
-        from attent.runs.marian import MarianFolder, read_native
+        from attent.runs.hugging_face.marian import MarianFolder, read_native
 
         return read_native(MarianFolder(path), *languages), "Marian"
     folder = SourceFolder(path)

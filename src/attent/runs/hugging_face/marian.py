@@ -55,16 +55,16 @@ LAYER = re.compile(r"(encoder|decoder)_l([1-9]\d{0,2})_(\w+)")
 SUBLAYERS = {"self": "self_attn", "context": "encoder_attn", "rnn": "self_attn", "ffn": "final"}
 PARTS = {
     **{
-        f"{ours}_{kind}{part}": f"{SUBLAYERS[ours]}.{'out' if part == 'o' else part}_proj.{name}"
-        for ours in ("self", "context")
+        f"{part_name}_{kind}{part}": f"{SUBLAYERS[part_name]}.{'out' if part == 'o' else part}_proj.{name}"
+        for part_name in ("self", "context")
         for part in "qkvo"
         for kind, name in (("W", "weight"), ("b", "bias"))
     },
     **{f"ffn_{kind}{n}": f"fc{n}.{name}" for n in "12" for kind, name in (("W", "weight"), ("b", "bias"))},
     **{"rnn_W": "rnn.value.weight", "rnn_Wf": "rnn.forget.weight", "rnn_bf": "rnn.forget.bias"},
     **{
-        f"{ours}_{'ffn' if ours in ('rnn', 'ffn') else 'Wo'}_ln_{kind}": f"{theirs}_layer_norm.{name}"
-        for ours, theirs in SUBLAYERS.items()
+        f"{part_name}_{'ffn' if part_name in ('rnn', 'ffn') else 'Wo'}_ln_{kind}": f"{module}_layer_norm.{name}"
+        for part_name, module in SUBLAYERS.items()
         for kind, name in (("scale", "weight"), ("bias", "bias"))
     },
 }
@@ -165,8 +165,8 @@ class MarianFolder(SourceFolder):
 
     def find(self, *patterns: str) -> list[str]:
         """Return the files that match the first of these patterns with any, compressed or not."""
-        found = (sorted(file.name for end in ("", ".gz") for file in self.path.glob(each + end)) for each in patterns)
-        return next(filter(None, found), [])
+        matches = (sorted(file.name for end in ("", ".gz") for file in self.path.glob(each + end)) for each in patterns)
+        return next(filter(None, matches), [])
 
     def _model_name(self) -> str:
         names = [Path(name).name for name in self.decoder.get("models", ())] or [
@@ -245,34 +245,34 @@ def read_binary(content: bytes) -> tuple[dict[str, np.ndarray], bool]:
     if version != 1 or count > len(content) // 32:
         raise DataError(f"its version must be 1, got {version}")
     headers = [struct.unpack_from("<4Q", content, 16 + 32 * index) for index in range(count)]
-    place = 16 + 32 * count
+    offset = 16 + 32 * count
     names: list[str] = []
     for length, *_ in headers:
-        names.append(content[place : place + length].rstrip(b"\0").decode())
-        place += length
+        names.append(content[offset : offset + length].rstrip(b"\0").decode())
+        offset += length
     shapes: list[tuple[int, ...]] = []
     for name, (_, _, axes, _) in zip(names, headers, strict=True):
         if axes > MANY_AXES:
             raise DataError(f"{name!r} has {axes:,} axes")
-        shapes.append(struct.unpack_from(f"<{axes}i", content, place))
-        place += 4 * axes
-    place += 8 + struct.unpack_from("<Q", content, place)[0]
+        shapes.append(struct.unpack_from(f"<{axes}i", content, offset))
+        offset += 4 * axes
+    offset += 8 + struct.unpack_from("<Q", content, offset)[0]
     arrays: dict[str, np.ndarray] = {}
     for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True):
         if kind not in TYPES:
             raise DataError(f"{name!r} has numbers of type {kind:#x}, which attent does not read")
         count = math.prod(shape) if shape and min(shape) > 0 else 0
-        if not count or count * TYPES[kind].itemsize > size or place + size > len(content) or name in arrays:
+        if not count or count * TYPES[kind].itemsize > size or offset + size > len(content) or name in arrays:
             raise DataError(f"{name!r} does not fit its header")
-        numbers = np.frombuffer(content, TYPES[kind], count, place)
+        numbers = np.frombuffer(content, TYPES[kind], count, offset)
         if kind == WITH_MULTIPLIER:
-            (multiplier,) = struct.unpack_from("<f", content, place + count)
+            (multiplier,) = struct.unpack_from("<f", content, offset + count)
             # other matrices are stored transposed, though their shape is not
             is_stored = "Wemb" in name or len(shape) != 2
             numbers = numbers.reshape(shape) if is_stored else numbers.reshape(shape[::-1]).T
             numbers = numbers * (np.float32(1) / np.float32(multiplier))
         arrays[name] = numbers.reshape(shape)
-        place += size
+        offset += size
     return arrays, any(kind == WITH_MULTIPLIER for _, kind, _, _ in headers)
 
 
@@ -392,10 +392,10 @@ def _vocabulary_files(folder: MarianFolder) -> list[tuple[str, str | None]]:
             (name, None) if name.endswith(".spm") else (f"{side}.spm", name)
             for side, name in zip(SIDES, names[:: len(names) // 2][:2], strict=True)
         ]
-    found = folder.find("vocab.*.spm")[:1] * 2 or [*folder.find("srcvocab.*.spm"), *folder.find("trgvocab.*.spm")]
-    if len(found) != 2:
+    matches = folder.find("vocab.*.spm")[:1] * 2 or [*folder.find("srcvocab.*.spm"), *folder.find("trgvocab.*.spm")]
+    if len(matches) != 2:
         raise folder.error("it must have vocab.*.spm, or srcvocab.*.spm and trgvocab.*.spm, or decoder.yml with vocabs")
-    return [(name, None) for name in found]
+    return [(name, None) for name in matches]
 
 
 def _vocabulary(folder: MarianFolder, name: str, ids_file: str | None, rows: int) -> tuple[Vocabulary, bytes]:
@@ -416,7 +416,9 @@ def _vocabulary(folder: MarianFolder, name: str, ids_file: str | None, rows: int
 
 
 def _languages(folder: MarianFolder, source: str | None, target: str | None) -> dict[str, str]:
-    found = re.search(r"\.([a-z]{2})([a-z]{2})\.", " ".join(folder.find("model.*.bin", "*vocab.*.spm")))
-    named = [folder.metadata.get(f"{side}Language") or (found and found[1 + which]) for which, side in enumerate(SIDES)]
+    matches = re.search(r"\.([a-z]{2})([a-z]{2})\.", " ".join(folder.find("model.*.bin", "*vocab.*.spm")))
+    named = [
+        folder.metadata.get(f"{side}Language") or (matches and matches[1 + which]) for which, side in enumerate(SIDES)
+    ]
     chosen = dict(zip(SIDES, (source or named[0], target or named[1]), strict=True))
     return {side: language for side, language in chosen.items() if isinstance(language, str)}
