@@ -21,13 +21,18 @@ from typing import Any
 import torch
 from _sides import head, table
 
+from attent.runs.config import DType
 from attent.runs.hugging_face import import_run
 from attent.runs.hugging_face.marian import MarianFolder
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import load
 
 # By the engine's precision: the type of our weights, and whether activations are rounded by the file's factors.
-PRECISIONS = {"float32": ("float32", False), "int8shiftAlphaAll": ("int8", True), "int8shiftAll": ("int8", False)}
+PRECISIONS: dict[str, tuple[DType, bool]] = {
+    "float32": ("float32", False),
+    "int8shiftAlphaAll": ("int8", True),
+    "int8shiftAll": ("int8", False),
+}
 
 
 def engine(folder: Path, lines: Path, home: Path, precision: str, scratch: Path) -> dict[str, Any]:
