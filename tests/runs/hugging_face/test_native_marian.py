@@ -17,9 +17,10 @@ import pytest
 import sentencepiece
 import torch
 
-from attent.errors import RunError
+from attent.errors import DataError, RunError
 from attent.ops.packed_linear import WeightType, kind_of
 from attent.runs.hugging_face import import_run
+from attent.runs.hugging_face.marian import ids_of, settings_of
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import Translator, load
 
@@ -345,3 +346,21 @@ def test_a_native_folder_of_opus_has_its_ids_in_other_files(tmp_path: Path) -> N
     translator = load(tmp_path / "run")
     for line in LINES[::5]:
         assert translated(translator, line, 2 * len(model.source(line))) == model.translate(line)
+
+
+def test_settings_are_read_line_by_line() -> None:
+    text = b'# Marian\nmodels:\n  - a.npz\n  - \'b.npz\'\nvocabs: [x.yml, "y.yml"]\ntype: transformer\npreprocess: ""\n'
+    assert settings_of(text) == {
+        "models": ["a.npz", "b.npz"], "vocabs": ["x.yml", "y.yml"], "type": "transformer", "preprocess": ""
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["</s>: 0\n'it''s': 1\n\"\\u2581a\": 2\n", '{"</s>": 0, "it\'s": 1, "▁a": 2}'])
+def test_ids_are_yaml_or_json(text: str) -> None:
+    assert ids_of(text) == {"</s>": 0, "it's": 1, "▁a": 2}
+
+
+@pytest.mark.parametrize("text", ["a: 0\nb: 0\n", "a: x\n", '{"a": -1}', '{"a": 1.0}', "[", '"a: 1\n'])
+def test_ids_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(DataError, match="must map pieces to"):
+        ids_of(text)
