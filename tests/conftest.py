@@ -137,6 +137,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # after the import hook
     from attent.ops import native
 
+    # found once, before a test hides the library
+    native.simd_level()
     if item.get_closest_marker("needs_native") and native.library() is None:
         pytest.skip("no extension: attent was installed without a compiler")
     if item.get_closest_marker("needs_amx") and not native.has_amx():
