@@ -145,8 +145,8 @@ class TransformerSettings(StackSettings):
         scale_embeddings: whether embeddings are multiplied by √width, as in the paper.
         input: the kind of source sequence; see `EncoderSettings`.
         norm_epsilon: the number added to the variance in layer normalization.
-        self_attention: what the decoder reads the target so far by: self-attention, or a recurrent unit ("ssru"), which
-            is faster (`attent.layers.ssru`).
+        self_attention: what the decoder reads the target so far by: self-attention, or a recurrent unit ("ssru",
+            `attent.layers.ssru`).
     """
 
     presets: ClassVar = TRANSFORMER_PRESETS

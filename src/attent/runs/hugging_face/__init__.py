@@ -372,12 +372,12 @@ def import_run(
     """
     with RunWriter(out, replace=replace) as writer:
         source, family = _source(path, source_language, target_language)
+        if fixed_activations and not source.factors:
+            raise source.folder.error("it has no factors of activations")
         run = _built(source, family)
         writer.begin(run.config, *run.tokenizers.values(), files=run.files)
         writer.finish(run.config, run.model, *run.tokenizers.values())
     factors = source.factors if fixed_activations else {}
-    if fixed_activations and not factors:
-        raise source.folder.error("it has no factors of activations")
     if source.has_8_bits and packed_linear.is_there():
         with held(out):
             write_packed(Path(out), read_run(out), "int8", factors)

@@ -127,7 +127,7 @@ class MarianFolder(SourceFolder):
         content = self.bytes(name, LARGEST)
         try:
             arrays, self.has_8_bits = (read_zipped if ".npz" in name else read_binary)(content)
-        except (DataError, ValueError, zipfile.BadZipFile, struct.error) as error:
+        except (DataError, ValueError, IndexError, EOFError, zipfile.BadZipFile, zlib.error, struct.error) as error:
             raise self.error(f"{name} is damaged: {error}") from error
         if CONFIG not in arrays:
             raise self.error(f"{name} has no {CONFIG}")
@@ -282,7 +282,10 @@ def read_zipped(content: bytes) -> tuple[dict[str, np.ndarray], bool]:
         if sum(entry.file_size for entry in archive.infolist()) > GROWTH * len(content):
             raise DataError("it is too large unpacked")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}, False
+        # what is no array, or no numbers, is an error of a value here
+        return {
+            name: np.asarray(arrays[name]).astype("i1" if name == CONFIG else "<f4") for name in arrays.files
+        }, False
 
 
 def settings_of(text: bytes) -> dict[str, Any]:
@@ -368,6 +371,8 @@ def read_native(folder: MarianFolder, source_language: str | None, target_langua
     except ValueError as error:
         raise folder.error(f"its vocabulary: {error}") from error
     # Marian never writes <unk>
+    if folder.weights.shapes.get(BIAS) != (1, target.size):
+        raise folder.error(f"{OUTPUT_BIAS} must be (1, {target.size - 1:,}), and cannot be omitted")
     folder.weights[BIAS][0, target.special.unk] = ABSENT
     positions = dict.fromkeys(SIDES, offset_positions(POSITIONS, settings.width, 0))
     factors = {name: folder.alphas[key] for name, key in layer_names(settings).items() if key in folder.alphas}
