@@ -217,7 +217,7 @@ def serve_engine(run: Path, engine: str) -> None:
     """Serve an exported engine with the front-end of `attent serve` and its defaults, until SIGTERM."""
     from _engines import load
 
-    from attent.server.engines import RunCatalog
+    from attent.server.catalog import RunCatalog
     from attent.server.server import TranslationServer
     from attent.server.settings import ServerSettings
     from attent.web import listen

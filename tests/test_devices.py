@@ -74,3 +74,11 @@ def test_a_gpu_is_described_by_its_number_and_what_it_is_sold_as(machine: Machin
     assert described(torch.device("cpu")) == "cpu"
     assert described(torch.device("cuda")) == "cuda:0 (Example 0)"
     assert described(torch.device("cuda", 1)) == "cuda:1 (Example 1)"
+
+
+@pytest.mark.skipif(not module.system.IS_LINUX, reason="reads /proc")
+def test_resident_memory_counts_what_is_touched() -> None:
+    before = module.resident_memory()
+    content = bytearray(b"x" * (64 * 2**20))
+    grown = module.resident_memory() - before
+    assert len(content) <= grown * 1.1 and grown < 3 * len(content)

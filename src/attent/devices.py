@@ -6,6 +6,7 @@ PyTorch is imported inside the functions, so that commands can list device names
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import platform
 from collections.abc import Iterator
@@ -143,3 +144,15 @@ def limit_heap_fragmentation() -> bool:
         return bool(library.mallopt(M_MMAP_THRESHOLD, MMAP_BYTES) and library.mallopt(M_TRIM_THRESHOLD, TRIM_BYTES))
     except (AttributeError, OSError, TypeError):
         return False
+
+
+def resident_memory() -> int:
+    """Return the physical memory of this process in bytes, mapped files included; 0 if the system does not tell it."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1] if system.IS_LINUX else 0
+    return int(pages) * mmap.PAGESIZE
+
+
+def trim_memory() -> None:
+    """Return freed memory to the system if the C library supports it: glibc keeps fragmented memory."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -13,7 +13,7 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 from starlette.testclient import TestClient
 
 from attent.documents import translate
-from attent.server.engines import RunCatalog
+from attent.server.catalog import RunCatalog
 from attent.server.server import TranslationServer
 from attent.server.settings import ServerSettings
 from attent.tasks.translation.alignment import Alignment

@@ -122,7 +122,7 @@ class Internals:
         """A client of `attent serve` without a network."""
         from starlette.testclient import TestClient
 
-        from attent.server.engines import RunCatalog
+        from attent.server.catalog import RunCatalog
         from attent.server.server import TranslationServer
         from attent.server.settings import ServerSettings
 

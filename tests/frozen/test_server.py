@@ -77,7 +77,6 @@ REFUSED = {
     "no target": ask(target=None),
     "an unknown source": ask(source="zz"),
     "an unknown target": ask(target="zz"),
-    "no such pair": ask(source="fr", target="de"),
     "an unknown format": ask(format="xyz"),
     "alternatives that are no number": ask(alternatives="two"),
     "too many alternatives": ask(alternatives=6),

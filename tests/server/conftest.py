@@ -16,7 +16,8 @@ from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
-from attent.server.engines import RunCatalog
+from attent.server.catalog import RunCatalog
+from attent.server.engines import TranslationWork, languages_of
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings
 from attent.server.translated_files import TranslatedFiles
@@ -61,6 +62,11 @@ def catalog(translators: dict[str, Translator], tmp_path: Path) -> RunCatalog:
     return RunCatalog(paths, pairs, lambda path: translators[path.name.replace("-", ":")])
 
 
+def pair_of(work: object) -> tuple[str, str]:
+    """Return the languages of a work; those of the first run if it is not a translation."""
+    return languages_of(work) if isinstance(work, TranslationWork) else ("en", "de")
+
+
 class Blocked:
     """Work that waits until it may go on, and then returns the texts."""
 
@@ -88,7 +94,7 @@ def serve(catalog: RunCatalog) -> Iterator[Serve]:
     def start(**settings: object) -> TestClient:
         chosen = ServerSettings(**settings)
         metrics = Metrics(lambda: 0, lambda: 0)
-        batchers.append(Batcher(chosen, metrics.observe_batch))
+        batchers.append(Batcher(chosen, metrics.observe_batch, group=pair_of))
         files = TranslatedFiles(chosen.file_lifetime)
         services.append(TranslationService(chosen, catalog, batchers[-1]))
         app = application(services[-1], metrics, files=files)

@@ -16,9 +16,9 @@ from uvicorn.server import ServerState
 from attent.server import documents
 from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
+from attent.server.catalog import RunCatalog
 from attent.server.connections import BoundedProtocol
 from attent.server.documents import DocumentTranslator
-from attent.server.engines import RunCatalog
 from attent.server.limits import AddressLimits
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings

@@ -53,7 +53,7 @@ WRONG = [
     ({"data": ASK | {"file": "text"}}, 400, "Invalid request: empty file"),
     ({"files": {"file": (".txt", b"a")}, "data": ASK}, 400, "Invalid request: file format not supported"),
     ({"files": FILE, "data": {"source": "en"}}, 400, "Invalid request: missing target parameter"),
-    ({"files": FILE, "data": {"source": "fr", "target": "en"}}, 400, "target language from French (fr)"),
+    ({"files": FILE, "data": {"source": "en", "target": "fr"}}, 400, "fr is not supported"),
     ({"files": {"file": ("a.txt", b"a" * 2_000)}, "data": ASK}, 413, "a document may have at most 1,000 bytes"),
     ({"files": {"file": ("a.html", b"<b>" * 99 + b"a" + b"</b>" * 99)}, "data": ASK}, 400, "nested at most 50 deep"),
 ]

@@ -86,7 +86,7 @@ def test_the_page_of_metrics_counts_requests_and_sentences_and_names_no_texts(se
     lines = {
         'attent_requests_total{endpoint="/translate",status="200"} 1.0',
         'attent_request_seconds_count{endpoint="/translate"} 1.0',
-        "attent_sentences_total 1.0",
+        'attent_sentences_total{source="en",target="de"} 1.0',
         f"attent_characters_total {float(len(ASK['q']))}",
         *(f"attent_{name}_count 1.0" for name in ("batch_sentences", "batch_seconds", "queue_seconds")),
     }
@@ -96,11 +96,11 @@ def test_the_page_of_metrics_counts_requests_and_sentences_and_names_no_texts(se
 
 def test_metrics_are_sums_of_all_batches() -> None:
     metrics = Metrics(lambda: 5, lambda: 7)
-    metrics.observe_batch(2, 30, 0.25, 1.5)
-    metrics.observe_batch(1, 4, 0.5, 0.125)
+    metrics.observe_batch(("en", "de"), 2, 30, 0.25, 1.5)
+    metrics.observe_batch(("en", "de"), 1, 4, 0.5, 0.125)
     metrics.observe_request("/detect", 429, 0.75)
     lines = {
-        "attent_sentences_total 3.0",
+        'attent_sentences_total{source="en",target="de"} 3.0',
         "attent_characters_total 34.0",
         "attent_batch_sentences_sum 3.0",
         'attent_batch_sentences_bucket{le="1.0"} 1.0',

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from attent.search.search import SourceText
 from attent.server.batcher import Batcher
-from attent.server.engines import RunCatalog
+from attent.server.catalog import RunCatalog
 from attent.server.errors import RequestError
 from attent.server.service import TextPiece, TranslationService
 from attent.server.settings import ServerSettings
@@ -62,7 +62,7 @@ def test_an_error_after_the_first_event_is_the_last(
 
 async def test_the_first_sentences_do_not_wait_for_the_last(catalog: RunCatalog) -> None:
     sizes: list[int] = []
-    batcher = Batcher(ServerSettings(), lambda size, *numbers: sizes.append(size))
+    batcher = Batcher(ServerSettings(), lambda group, size, *numbers: sizes.append(size))
     stream = TranslationService(ServerSettings(), catalog, batcher).stream(["A b. " * 10], "fr", "de")
     assert [piece.sentence async for piece in stream if isinstance(piece, TextPiece)] == [*range(10)]
     batcher.close()

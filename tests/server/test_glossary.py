@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from starlette.testclient import TestClient
 
-from attent.server.engines import RunCatalog
+from attent.server.catalog import RunCatalog
 from attent.tasks.translation.glossary import MAX_ENTRIES, Glossary, missing
 
 Serve = Callable[..., TestClient]
@@ -29,9 +29,7 @@ def test_terms_of_a_request_are_translated_as_told(serve: Serve, translators: di
 
 
 def test_terms_of_the_server_come_after_those_of_a_request(serve: Serve, catalog: RunCatalog) -> None:
-    run = catalog.find("en", "de")
-    assert run is not None
-    catalog.add_glossary(run, Glossary((("dog", "1 1"), ("men", "5 5"))))
+    catalog.route("en", "de")[0].glossary = Glossary((("dog", "1 1"), ("men", "5 5")))
     client = serve()
     first, second = client.post("/translate", json=ASK).json()["translatedText"]
     assert not missing(first, ["1 1"]) and not missing(second, ["5 5"])
@@ -42,9 +40,7 @@ def test_terms_of_the_server_come_after_those_of_a_request(serve: Serve, catalog
 
 
 def test_a_large_glossary_of_the_server_holds_up_no_request(serve: Serve, catalog: RunCatalog) -> None:
-    run = catalog.find("en", "de")
-    assert run is not None
-    catalog.add_glossary(run, Glossary(tuple((f"dog{number}", "1") for number in range(MAX_ENTRIES))))
+    catalog.route("en", "de")[0].glossary = Glossary(tuple((f"dog{number}", "1") for number in range(MAX_ENTRIES)))
     client, begin = serve(), time.process_time()
     answer = client.post("/translate", json=ASK | {"q": ["..."] * 50, "glossary": {"dog": "3 3"}})
     assert answer.status_code == 200

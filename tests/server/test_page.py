@@ -13,7 +13,7 @@ import uvicorn
 
 from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
-from attent.server.engines import RunCatalog
+from attent.server.catalog import RunCatalog
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings
 from attent.web import listen

@@ -21,11 +21,12 @@ from typing import Any
 
 import pytest
 
+from attent.devices import trim_memory
 from attent.runs.folder import RunConfig, RunWriter
 from attent.server import document_processes
 from attent.server import server as translation_server
-from attent.server.engines import RunCatalog
-from attent.server.server import TranslationServer, trim_memory
+from attent.server.catalog import RunCatalog
+from attent.server.server import TranslationServer
 from attent.server.settings import ServerSettings
 from attent.tasks.translation.translator import Translator, load
 from attent.web import listen
@@ -329,7 +330,7 @@ def test_looks_at_runs_and_documents_go_on_after_a_failure(
         calls.append(name)
         raise RuntimeError(name)
 
-    monkeypatch.setattr(catalog, "reload", lambda say: fail("runs"))
+    monkeypatch.setattr(catalog, "reload", lambda: fail("runs"))
     monkeypatch.setattr(server.files, "delete_expired", lambda: fail("documents"))
     thread = threading.Thread(target=server._watch_runs, args=(has_ended,))
     thread.start()

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from attent.search.search import Translation
-from attent.server.engines import RunCatalog
+from attent.server.catalog import RunCatalog, RunEntry
 from attent.server.service import TranslationService, WordCount
 from attent.tasks.translation.alignment import Alignment
 from attent.tasks.translation.translator import Translator
@@ -37,16 +37,16 @@ def test_words_are_counted_as_a_text_grows() -> None:
 def test_a_run_that_is_replaced_meanwhile_translates_no_text_of_a_request(
     serve: Serve, catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    find, finds = catalog.find, list[object]()
+    use, used = catalog.use, list[object]()
 
-    def find_another(source: str, target: str) -> object:
-        run = find(source, target)
-        finds.append(replace(run, translator=None) if finds else run)
-        return finds[-1]
+    def use_another(entry: RunEntry) -> object:
+        run = use(entry)
+        used.append(replace(run, translator=None) if used else run)
+        return used[-1]
 
     client, values = serve(), {"q": ["A dog.", "Two dogs."], "source": "en", "target": "de"}
     expected = client.post("/translate", json=values).json()["translatedText"]
-    monkeypatch.setattr(catalog, "find", find_another)
+    monkeypatch.setattr(catalog, "use", use_another)
     # a check of the languages precedes the texts
     monkeypatch.setattr(TranslationService, "check_languages", lambda *arguments: None)
     monkeypatch.setattr(TranslationService, "detect_source", lambda *arguments: Detection("en", 90.0))
@@ -70,3 +70,12 @@ def test_a_request_with_markup_does_not_wait_for_another_one(serve: Serve, monke
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(ask, ("en", "fr"))) == [200, 200]
+
+
+def test_languages_without_a_route_are_named(
+    serve: Serve, catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "route", lambda source, target: [])
+    answer = serve().post("/translate", json={"q": "a", "source": "fr", "target": "de"})
+    expected = {"error": "German (de) is not available as a target language from French (fr)"}
+    assert (answer.status_code, answer.json()) == (400, expected)

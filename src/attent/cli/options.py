@@ -31,6 +31,8 @@ Settings = TypeVar("Settings")
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 # The number of a head or layer, at most nine digits.
 NUMBER = re.compile(r"[0-9]{1,9}")
+# Bytes, with a decimal or a binary prefix.
+SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(?:([KMGT])(i?))?B?", re.IGNORECASE | re.ASCII)
 AUTO = devices.AUTO
 DEVICES = "auto|cpu|cuda|cuda:N|mps"
 RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
@@ -256,3 +258,16 @@ def head_number(head: str | None, choices: str) -> int | None:
     if not NUMBER.fullmatch(head):
         raise ArgumentError(f"--head must be a number from 0{choices}, got {head!r}")
     return int(head)
+
+
+def bytes_in(size: str, option: str) -> int:
+    """Return the number of bytes in a size such as 2GiB, 500 MB or 4096.
+
+    Raises:
+        ArgumentError: the size has another form.
+    """
+    match = SIZE.fullmatch(size.strip())
+    if match is None:
+        raise ArgumentError(f"{option} must be a size such as 2GiB or 500MB, got {size!r}")
+    number, prefix, binary = match.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(prefix.upper() if prefix else " "))

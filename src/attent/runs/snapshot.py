@@ -97,7 +97,7 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
             raise RunError(f"{path} cannot be copied for serving: {error.strerror}") from error
         copy = Path(folder) / (path.resolve().name or "run")
         copy.mkdir()
-        try:
+        with named_as(path, copy):
             digests: dict[str, str] = {}
             for name, *identity in sorted(stamp, key=lambda entry: entry[0] != CONFIG):
                 size = identity[2]
@@ -120,12 +120,37 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
             if stamp_of(path) != stamp:
                 raise UnsettledError(f"{path} changed while it was read")
             yield copy
-        except Exception as error:
-            message = str(error).replace(str(copy), str(path))
-            if isinstance(error, OSError):
-                raise RunError(message) from error
-            error.args = (message,)
-            raise
+
+
+@contextmanager
+def named_as(path: Path, copy: Path) -> Iterator[None]:
+    """Name a run folder instead of its copy in the errors of a block; an `OSError` becomes a `RunError`."""
+    try:
+        yield
+    except Exception as error:
+        message = str(error).replace(str(copy), str(path))
+        if isinstance(error, OSError):
+            raise RunError(message) from error
+        error.args = (message,)
+        raise
+
+
+def weight_sizes(path: Path) -> list[int]:
+    """Return the sizes of a run folder's files of weights, in bytes."""
+    return [size for name, _, _, size, *_ in stamp_of(path) if name.endswith(WEIGHTS)]
+
+
+def forget_pages(copy: Path) -> None:
+    """Remove the weights of a copy from the page cache, except pages that are mapped."""
+    for file in copy.glob(f"*{WEIGHTS}"):
+        with file.open("rb") as weights:
+            _forget(weights)
+
+
+def _forget(file: IO[bytes]) -> None:
+    # macOS and Windows have no such call
+    if system.IS_LINUX:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hashed: bool) -> str | None:
@@ -140,6 +165,8 @@ def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hash
                     if hasher is not None:
                         hasher.update(chunk)
                 is_same = _identity(os.fstat(file.fileno())) == identity
+                if source.suffix == WEIGHTS:
+                    _forget(file)
     except (FileNotFoundError, DataError):
         is_same = False
     if not is_same:

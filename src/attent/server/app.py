@@ -68,9 +68,17 @@ class Metrics:
     Args:
         running: returns the number of sentences being translated.
         waiting: returns the number of sentences in the queue.
+        loads: returns how often a run was loaded.
+        loaded: returns the number of runs in memory.
     """
 
-    def __init__(self, running: Callable[[], float], waiting: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        running: Callable[[], float],
+        waiting: Callable[[], float],
+        loads: Callable[[], float] = lambda: 0,
+        loaded: Callable[[], float] = lambda: 0,
+    ) -> None:
         self._registry = registry = CollectorRegistry()
         requests = Counter(
             "attent_requests", "Requests by endpoint and status.", ("endpoint", "status"), registry=registry
@@ -86,7 +94,10 @@ class Metrics:
         self._requests = cache(lambda endpoint, status: requests.labels(endpoint, str(status)))
         self._latency = cache(latency.labels)
         self._characters = Counter("attent_characters", "Characters of translated texts.", registry=registry)
-        self._sentences = Counter("attent_sentences", "Translated sentences.", registry=registry)
+        sentences = Counter(
+            "attent_sentences", "Translated sentences by languages.", ("source", "target"), registry=registry
+        )
+        self._sentences = cache(sentences.labels)
         self._batch = Histogram("attent_batch_sentences", "Sentences of a batch.", registry=registry, buckets=SIZES)
         self._batch_seconds = Histogram(
             "attent_batch_seconds", "Seconds of a batch.", registry=registry, buckets=SECONDS
@@ -94,17 +105,24 @@ class Metrics:
         self._wait = Histogram(
             "attent_queue_seconds", "Longest wait of a batch's sentences.", registry=registry, buckets=SECONDS
         )
-        Gauge("attent_running_sentences", "Sentences that are translated now.", registry=registry).set_function(running)
-        Gauge("attent_waiting_sentences", "Sentences that wait.", registry=registry).set_function(waiting)
+        for name, description, function in (
+            ("running_sentences", "Sentences that are translated now.", running),
+            ("waiting_sentences", "Sentences that wait.", waiting),
+            ("loads", "Number of times that a run was loaded.", loads),
+            ("loaded_runs", "Runs in memory.", loaded),
+        ):
+            Gauge(f"attent_{name}", description, registry=registry).set_function(function)
 
     def observe_request(self, endpoint: str, status: int, seconds: float) -> None:
         """Count a request by endpoint and status, and record how many seconds it took."""
         self._requests(endpoint, status).inc()
         self._latency(endpoint).observe(seconds)
 
-    def observe_batch(self, sentences: int, characters: int, seconds: float, wait: float) -> None:
+    def observe_batch(
+        self, languages: tuple[str, str], sentences: int, characters: int, seconds: float, wait: float
+    ) -> None:
         """Count a batch's sentences and characters, and record its seconds and the longest wait of its sentences."""
-        self._sentences.inc(sentences)
+        self._sentences(*languages).inc(sentences)
         self._characters.inc(characters)
         self._batch.observe(sentences)
         self._batch_seconds.observe(seconds)
@@ -145,7 +163,8 @@ def application(
 
     async def ready(request: Request) -> Response:
         is_ready = not service.batcher.is_full
-        return JSONResponse({"status": "ready" if is_ready else "busy"}, 200 if is_ready else 503)
+        pairs = {f"{entry.source}-{entry.target}": entry.run is not None for entry in service.catalog.entries}
+        return JSONResponse({"status": "ready" if is_ready else "busy", "loaded": pairs}, 200 if is_ready else 503)
 
     async def numbers(request: Request) -> Response:
         token = settings.metrics_auth_token

@@ -60,19 +60,24 @@ class Batcher:
 
     Args:
         settings: the server's settings.
-        observe: called from the worker threads after each batch with its number of sentences, their characters, its
-            seconds, and the longest wait of a sentence.
+        observe: called from the worker threads after each batch with its group, its number of sentences, their
+            characters, its seconds, and the longest wait of a sentence.
         prepare: called by each worker thread before its first batch.
+        group: returns the group of a work; groups in the queue take turns, so that none waits for all sentences of
+            another.
     """
 
     def __init__(
         self,
         settings: ServerSettings,
-        observe: Callable[[int, int, float, float], None] = lambda *numbers: None,
+        observe: Callable[[Any, int, int, float, float], None] = lambda *numbers: None,
         prepare: Callable[[], object] | None = None,
+        group: Callable[[Any], Hashable] = lambda work: None,
     ) -> None:
-        self._settings, self._observe, self._prepare = settings, observe, prepare
+        self._settings, self._observe, self._prepare, self._group = settings, observe, prepare, group
         self._queue: list[Sentence] = []
+        # the number of the last batch of each group in the queue
+        self._last_batches = dict[Hashable, int]()
         self._condition = threading.Condition()
         self._is_closing, self.running = False, 0
         self._pace = [0.01 / settings.batch]
@@ -198,24 +203,33 @@ class Batcher:
         yield_to_requests()
         if self._prepare is not None:
             self._prepare()
-        while batch := self._next_batch():
-            begin = time.monotonic()
-            try:
-                results: Sequence[Any] | Exception = batch[0].work([sentence.text for sentence in batch])
-            except Exception as error:
-                results = error
-            seconds = time.monotonic() - begin
-            with self._condition:
-                self.running -= len(batch)
-                self._pace = [*self._pace[1 - REMEMBERED :], seconds / len(batch)]
-            characters = sum(len(sentence.text) for sentence in batch)
-            self._observe(len(batch), characters, seconds, begin - min(sentence.queued for sentence in batch))
-            self._deliver(batch, results)
+        while self._translate(self._next_batch()):
+            pass
+
+    def _translate(self, batch: Sequence[Sentence]) -> bool:
+        """Translate a batch, which is not referenced afterwards; return whether it has sentences."""
+        if not batch:
+            return False
+        begin, work = time.monotonic(), batch[0].work
+        try:
+            results: Sequence[Any] | Exception = work([sentence.text for sentence in batch])
+        except Exception as error:
+            results = error
+        seconds = time.monotonic() - begin
+        with self._condition:
+            self.running -= len(batch)
+            self._pace = [*self._pace[1 - REMEMBERED :], seconds / len(batch)]
+        characters = sum(len(sentence.text) for sentence in batch)
+        wait = begin - min(sentence.queued for sentence in batch)
+        self._observe(self._group(work), len(batch), characters, seconds, wait)
+        self._deliver(batch, results)
+        return True
 
     def _next_batch(self) -> list[Sentence]:
-        """Wait for sentences and take a batch: the oldest one, and those with the same work closest to it in length.
+        """Wait for sentences and take a batch; it is empty once the server closes and the queue is empty.
 
-        The batch is empty once the server closes and the queue is empty.
+        A batch has the oldest sentence of the group whose turn it is, and those with the same work closest to it in
+        length.
         """
         size = self._settings.batch
         with self._condition:
@@ -228,7 +242,7 @@ class Batcher:
                 if len(self._queue) >= size or wait <= 0 or self._is_closing:
                     break
                 self._condition.wait(wait)
-            oldest = self._queue[0]
+            oldest = self._oldest()
             candidates = sorted(
                 (item for item in self._queue if item.work == oldest.work), key=lambda item: len(item.text)
             )
@@ -241,6 +255,16 @@ class Batcher:
             if self._queue:
                 self._condition.notify()
             return batch
+
+    def _oldest(self) -> Sentence:
+        """Return the oldest sentence of the group that has waited for a turn longest."""
+        oldest: dict[Hashable, Sentence] = {}
+        for sentence in self._queue:
+            oldest.setdefault(self._group(sentence.work), sentence)
+        self._last_batches = {group: self._last_batches.get(group, 0) for group in oldest}
+        group = min(oldest, key=self._last_batches.__getitem__)
+        self._last_batches[group] = max(self._last_batches.values()) + 1
+        return oldest[group]
 
     @staticmethod
     def _deliver(batch: Sequence[Sentence], results: Sequence[Any] | Exception) -> None:
@@ -275,6 +299,8 @@ def _settle(pairs: Sequence[tuple[Sentence, Any]]) -> None:
 
 # one at a time: each may need several times the memory of its text
 _THREAD = ThreadPoolExecutor(1, "attent-texts", yield_to_requests)
+# one at a time: runs share the memory
+LOADER = ThreadPoolExecutor(1, "attent-load", yield_to_requests)
 
 
 async def prepare(size: int, function: Callable[..., Value], *arguments: object) -> Value:
@@ -291,9 +317,9 @@ async def prepare(size: int, function: Callable[..., Value], *arguments: object)
 
 
 def wait_until_idle(seconds: float | None = None) -> bool:
-    """Wait until the thread for long texts has finished its work; return whether it has.
+    """Wait until the threads for long texts and for loading have finished their work; return whether they have.
 
     Args:
         seconds: the longest time to wait; no limit by default.
     """
-    return not wait([_THREAD.submit(int)], seconds).not_done
+    return not wait([_THREAD.submit(int), LOADER.submit(int)], seconds).not_done

@@ -147,7 +147,7 @@ class DocumentTranslator:
             DataError: there are too many sentences.
             RequestError: a sentence is refused.
         """
-        works = self._service.find_works(text.language, target)
+        works = await self._service.find_works(text.language, target)
         sources: Sources = {work: {} for work in works}
 
         def cut(sentence: str, work: TranslationWork) -> PreparedSentence:

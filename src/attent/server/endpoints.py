@@ -76,7 +76,7 @@ class TextEndpoints:
 
     async def frontend_settings(self, request: Request) -> dict[str, Any]:
         """Answer GET /frontend/settings."""
-        settings, first = self._settings, self._service.catalog.runs[0]
+        settings, first = self._settings, self._service.catalog.entries[0]
         formats = [] if settings.disable_files_translation else [*FORMATS]
         return {
             "charLimit": settings.char_limit,
@@ -107,6 +107,8 @@ def _answer(results: Sequence[TranslatedText], wish: TranslateParameters) -> dic
         ]
     if wish.alternatives:
         values["alternatives"] = [list(result.alternatives) for result in results]
+    if any(result.pivot for result in results):
+        values["pivot"] = [result.pivot for result in results]
     if wish.alignment:
         values["alignment"] = [pharaoh(result.links) for result in results]
     return values if isinstance(wish.q, list) else {name: value[0] for name, value in values.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import logging
 import signal
@@ -17,9 +16,11 @@ from functools import partial
 
 import torch
 
+from attent import devices
 from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher, wait_until_idle
-from attent.server.engines import RunCatalog
+from attent.server.catalog import RunCatalog
+from attent.server.engines import languages_of
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings
 from attent.server.translated_files import TranslatedFiles
@@ -54,11 +55,16 @@ class TranslationServer:
         # on the monotonic clock; set when a signal arrives
         self._deadline = 0.0
         self._watcher: threading.Thread | None = None
-        metrics = Metrics(lambda: self.batcher.running, lambda: self.batcher.waiting)
+        metrics = Metrics(
+            lambda: self.batcher.running,
+            lambda: self.batcher.waiting,
+            lambda: catalog.loads,
+            lambda: len(catalog.runs),
+        )
         # the current GPU, on which Triton launches kernels, is set per thread
         prepare = partial(torch.cuda.set_device, device) if device.type == "cuda" and device.index is not None else None
-        self.batcher = Batcher(settings, metrics.observe_batch, prepare)
-        self.service = TranslationService(settings, catalog, self.batcher)
+        self.batcher = Batcher(settings, metrics.observe_batch, prepare, languages_of)
+        self.service = TranslationService(settings, catalog, self.batcher, say)
         self.files = TranslatedFiles(settings.file_lifetime)
         self.app = application(self.service, metrics, say, self.files)
 
@@ -102,6 +108,7 @@ class TranslationServer:
         deadline = None if seconds is None else time.monotonic() + seconds
         self.service.close()
         has_ended = self.batcher.close(seconds)
+        self.catalog.close()
         return has_ended & wait_until_idle(None if deadline is None else max(deadline - time.monotonic(), 0))
 
     async def serve(self, listeners: Sequence[socket.socket], has_started: Callable[[], None] = lambda: None) -> None:
@@ -174,19 +181,13 @@ class TranslationServer:
         while not has_ended.wait(RELOAD_INTERVAL):
             rounds += 1
             if rounds % TRIM_ROUNDS == 0 and not self.batcher.running:
-                trim_memory()
-            for work in (partial(self.catalog.reload, self._say), self.files.delete_expired):
+                devices.trim_memory()
+            for work in (self.catalog.reload, self.files.delete_expired):
                 try:
                     work()
                 # such as a full disk; the next check may succeed
                 except Exception:
                     logging.getLogger(__name__).exception("checking the runs and documents failed")
-
-
-def trim_memory() -> None:
-    """Return freed memory to the system if the C library supports it: glibc keeps fragmented memory."""
-    with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _connection_limit(limit: int) -> int:

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from attent.cli.options import TypedLoading
+from attent.cli.options import TypedLoading, bytes_in
 from attent.cli.output import say
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, refuse
 from attent.server.settings import ServerSettings
 from attent.setting import Help
 
@@ -21,9 +21,16 @@ SERVER_LIMITS = ("queue_limit", "threads", "batch", "beam", "timeout", "connecti
 
 
 def serve(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Translators, each for its own languages.")],
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="RUN", help="Translators, each for its own languages.")
+    ] = None,
+    *,
     settings: ServerSettings,
     loading: TypedLoading,
+    runs: Annotated[Path | None, Help("Folder of runs, each loaded when first needed.", "DIR")] = None,
+    memory: Annotated[
+        str | None, Help("Memory of the process above which the least used runs of --runs leave it.", "SIZE")
+    ] = None,
     languages: Annotated[
         list[str] | None,
         Help("Languages of each run, in order, such as en:de; those of its config unless given.", "SOURCE:TARGET"),
@@ -33,12 +40,14 @@ def serve(
     """Serve runs over HTTP with LibreTranslate's API: POST /translate, POST /detect, GET /languages and more.
 
     Requests share batches, which does not change the translations. If the queue is full, requests are refused
-    immediately with status 429. A run that changes on disk is reloaded. On SIGTERM or Ctrl-C, the server finishes the
-    requests in progress and stops. Use a proxy for encryption.
+    immediately with status 429. A run that changes on disk is reloaded. Languages that no run translates directly are
+    translated through a third one. On SIGTERM or Ctrl-C, the server finishes the requests in progress and stops. Use a
+    proxy for encryption.
     """
     import torch
 
-    from attent.server.engines import RunCatalog, parse_languages
+    from attent import system
+    from attent.server.catalog import RunCatalog, parse_languages
     from attent.server.server import TranslationServer
     from attent.tasks.translation.term_search import read_terms
     from attent.tasks.translation.translator import load
@@ -46,24 +55,35 @@ def serve(
 
     if settings.require_api_key and settings.api_keys_file is None:
         raise ArgumentError("--require-api-key needs keys: give --api-keys-file FILE")
-    pairs = parse_languages(languages or ())
-    if pairs and len(pairs) != len(runs):
-        raise ArgumentError(f"give --languages once for each run, got {len(pairs)} for {len(runs)} runs")
-    if glossary and len(glossary) != len(runs):
-        raise ArgumentError(f"give --glossary once for each run, got {len(glossary)} for {len(runs)} runs")
+    run_paths, pairs = paths or [], parse_languages(languages or ())
+    refuse(
+        (not run_paths and runs is None, "give runs to serve, or --runs DIR"),
+        (memory is not None and runs is None, "--memory goes with --runs DIR"),
+        (memory is not None and not system.IS_LINUX, "--memory needs Linux, which tells the memory of a process"),
+    )
+    for option, values in (("--languages", pairs), ("--glossary", glossary or ())):
+        if values and len(values) != len(run_paths):
+            raise ArgumentError(f"give {option} once for each run, got {len(values)} for {len(run_paths)} runs")
     device = loading.torch_device()
     if settings.threads is None:
         settings = replace(settings, threads=torch.get_num_threads() if device.type == "cpu" else 1)
-    catalog = RunCatalog(runs, pairs or [None] * len(runs), lambda run: loading.tool(run, load))
-    for served, path in zip(catalog.runs, glossary or (), strict=False):
-        catalog.add_glossary(served, read_terms(path, served.translator.target_tokenizer))
+    catalog = RunCatalog(
+        run_paths,
+        pairs or [None] * len(run_paths),
+        lambda run: loading.tool(run, load),
+        folder=runs,
+        memory=None if memory is None else bytes_in(memory, "--memory"),
+        say=say,
+    )
+    for entry, path in zip(catalog.entries, glossary or (), strict=False):
+        entry.glossary = read_terms(path, catalog.use(entry).translator.target_tokenizer)
     name = f"[{settings.host}]" if ":" in settings.host else settings.host
     with listen(settings.host, settings.port) as listener:
         server = TranslationServer(catalog, settings, say, device)
 
         def announce() -> None:
             print(f"http://{name}:{listener.getsockname()[1]}", flush=True)
-            say("; ".join(f"{run.source} → {run.target}: {run.path}" for run in catalog.runs))
+            say("; ".join(f"{entry}: {entry.path}" for entry in catalog.entries))
             say(limits_line(settings))
 
         if not server.run(listener, announce):

@@ -26,8 +26,8 @@ from attent.ops import native
 from attent.runs.config import RunConfig, read_config, write_config
 from attent.runs.folder import MODEL, RunWriter, read, without_digest
 from attent.runs.packed import write_packed
-from attent.server import engines
-from attent.server.engines import RunCatalog
+from attent.server import catalog as catalogs
+from attent.server.catalog import RunCatalog
 from attent.tasks.translation.translator import Translator, load
 from attent.text.tokenizer import CharTokenizer
 
@@ -40,18 +40,18 @@ TEXTS = ["the dog", "a cat sat.", "who?", "no!", "it rains today", "yes", "two m
 LIMIT = 20.0
 
 
-def write_run(path: Path, seed: int, dtype: str = "float32", target: str = "de") -> Path:
+def write_run(path: Path, seed: int, dtype: str = "float32", target: str = "de", source: str = "en") -> Path:
     """Write an untrained run, whose vocabularies have the size of any other's.
 
     Only digests tell that files are of two runs.
     """
     torch.manual_seed(seed)
     letters = random.Random(seed).sample(LETTERS, len(LETTERS))
-    source, target_tokenizer = CharTokenizer("".join(letters)), CharTokenizer("".join(reversed(letters)))
-    config = RunConfig(model=SETTINGS, origin={"source_language": "en", "target_language": target})
+    tokenizers = CharTokenizer("".join(letters)), CharTokenizer("".join(reversed(letters)))
+    config = RunConfig(model=SETTINGS, origin={"source_language": source, "target_language": target})
     with RunWriter(path) as run:
-        model = Transformer(SETTINGS, source.size, target_tokenizer.size).eval()
-        run.finish(config, model, source, target_tokenizer)
+        model = Transformer(SETTINGS, *(tokenizer.size for tokenizer in tokenizers)).eval()
+        run.finish(config, model, *tokenizers)
     if dtype != "float32":
         write_packed(path, read(path), dtype)
     return path
@@ -79,7 +79,7 @@ def reload_until(catalog: RunCatalog, is_done: Callable[[], bool], lines: list[s
     deadline = time.monotonic() + 60
     while not is_done():
         assert time.monotonic() < deadline
-        catalog.reload(lines.append)
+        catalog.reload()
         time.sleep(0.02)
 
 
@@ -101,29 +101,29 @@ def test_a_run_that_cannot_be_loaded_is_tried_once_for_each_change(
             raise errors[0]
         return translators["en:de"]
 
-    catalog = RunCatalog([tmp_path], [("en", "de")], load)
+    catalog = RunCatalog([tmp_path], [("en", "de")], load, say=lines.append)
     served = catalog.runs[0]
     errors.append(RuntimeError("no memory\nat all"))
     change(tmp_path)
     for _ in range(3):
-        catalog.reload(lines.append)
+        catalog.reload()
     assert catalog.runs == [served] and len(tries) == 2
     problem = "cannot be loaded: unexpected RuntimeError: no memory at all; the run loaded before stays in use"
     assert lines == [f"{tmp_path} has changed, and {problem}"]
     (tmp_path / "config.json").unlink()
     for _ in range(3):
-        catalog.reload(lines.append)
+        catalog.reload()
     assert len(lines) == 2
     errors.clear()
     change(tmp_path)
-    catalog.reload(lines.append)
+    catalog.reload()
     assert catalog.runs != [served] and lines[2:] == [f"{tmp_path} has changed, and was loaded again"]
 
 
 def test_a_run_that_is_written_in_any_order_is_loaded_once_all_of_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(catalogs, "FIRST_DELAY", 0.01)
     first, second, run = write_run(tmp_path / "first", 1), write_run(tmp_path / "second", 2), tmp_path / "run"
     names = ["config.json", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json"]
     expected = [load(path).translate(TEXTS) for path in (first, second)]
@@ -131,16 +131,19 @@ def test_a_run_that_is_written_in_any_order_is_loaded_once_all_of_it_is_there(
     for order in (names, names[::-1]):
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(first, run)
-        catalog, lines = RunCatalog([run], [None]), list[str]()
+        lines = list[str]()
+        catalog = RunCatalog([run], [None], say=lines.append)
         for name in order:
             assert catalog.runs[0].translator.translate(TEXTS) == expected[0]
             copy_in_place(second / name, run / name)
-            catalog.reload(lines.append)
-            catalog.reload(lines.append)
+            catalog.reload()
+            catalog.reload()
         reload_until(catalog, lambda: any("loaded again" in line for line in lines), lines)  # noqa: B023 - called at once
         assert catalog.runs[0].translator.translate(TEXTS) == expected[1]
         assert len(lines) == len(set(lines)) <= 4
-        catalog.reload(pytest.fail)
+        count = len(lines)
+        catalog.reload()
+        assert len(lines) == count
 
 
 def test_a_run_that_changes_while_it_is_loaded_is_loaded_again(tmp_path: Path) -> None:
@@ -153,9 +156,11 @@ def test_a_run_that_changes_while_it_is_loaded_is_loaded_again(tmp_path: Path) -
             os.utime(run / "target.tokenizer.json")
         return translator
 
-    catalog, lines = RunCatalog([run], [None], load_and_change), list[str]()
+    lines = list[str]()
+
+    catalog = RunCatalog([run], [None], load_and_change, say=lines.append)
     for _ in range(4):
-        catalog.reload(lines.append)
+        catalog.reload()
     assert len(loads) == 3 and lines == [f"{run} has changed, and was loaded again"] * 2
 
 
@@ -163,22 +168,23 @@ def test_a_failure_is_tried_again_ever_more_rarely_and_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, tries, now = write_run(tmp_path / "run", 1), list[float](), [0.0]
-    catalog, lines = RunCatalog([run], [None], lambda path: tries.append(now[0]) or load(path)), list[str]()
-    monkeypatch.setattr(engines.time, "monotonic", lambda: now[0])
+    lines = list[str]()
+    catalog = RunCatalog([run], [None], lambda path: tries.append(now[0]) or load(path), say=lines.append)
+    monkeypatch.setattr(catalogs.time, "monotonic", lambda: now[0])
     content = (run / MODEL).read_bytes()
     (run / MODEL).write_bytes(content[:-1])
     tries.clear()
     for second in range(100):
         now[0] = float(second)
-        catalog.reload(lines.append)
+        catalog.reload()
     assert tries == [0, 1, 3, 7, 15, 31, 61, 91] and len(lines) == 1
     # the same problem of other files
     (run / MODEL).write_bytes(content[:-2])
-    catalog.reload(lines.append)
+    catalog.reload()
     assert len(tries) == 9
     now[0] += 1
     (run / MODEL).write_bytes(content)
-    catalog.reload(lines.append)
+    catalog.reload()
     assert lines[-1] == f"{run} has changed, and was loaded again"
 
 
@@ -186,49 +192,50 @@ def test_a_run_without_digests_is_loaded_once_it_has_not_changed_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(engines.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(catalogs.time, "monotonic", lambda: now[0])
     first, second = (without_digests(write_run(tmp_path / str(seed), seed)) for seed in (1, 2))
     run, lines = Path(shutil.copytree(first, tmp_path / "run")), list[str]()
-    catalog = RunCatalog([run], [None])
+    catalog = RunCatalog([run], [None], say=lines.append)
     expected = [load(path).translate(TEXTS) for path in (first, second)]
     for file in second.iterdir():
         copy_in_place(file, run / file.name)
-        catalog.reload(lines.append)
+        catalog.reload()
         assert catalog.runs[0].translator.translate(TEXTS) == expected[0] and not lines
-        now[0] += engines.QUIET - 0.1
-    now[0] += engines.QUIET
-    catalog.reload(lines.append)
+        now[0] += catalogs.QUIET - 0.1
+    now[0] += catalogs.QUIET
+    catalog.reload()
     assert catalog.runs[0].translator.translate(TEXTS) == expected[1]
     assert lines == [f"{run} has changed, and was loaded again"]
 
 
 def test_a_run_of_other_languages_does_not_answer_for_those_of_before(tmp_path: Path) -> None:
     run, lines = write_run(tmp_path / "run", 1), list[str]()
-    catalogs = [RunCatalog([run], [pair]) for pair in (None, ("en", "de"))]
+    served = [RunCatalog([run], [pair], say=lines.append) for pair in (None, ("en", "de"))]
     shutil.rmtree(run)
     write_run(run, 2, target="fr")
-    expected, before = load(run).translate(TEXTS), catalogs[0].runs[0]
-    for catalog in catalogs:
-        catalog.reload(lines.append)
-    assert catalogs[0].runs == [before]
+    expected, before = load(run).translate(TEXTS), served[0].runs[0]
+    for catalog in served:
+        catalog.reload()
+    assert served[0].runs == [before]
     problem = f"cannot be loaded: {run} now translates en to fr, not en to de; the run loaded before stays in use"
     assert lines[0] == f"{run} has changed, and {problem}"
     # the languages of the command hold whatever the config says
-    assert catalogs[1].runs[0].translator.translate(TEXTS) == expected
+    assert served[1].runs[0].translator.translate(TEXTS) == expected
     with pytest.raises(RunError, match="there is no such folder"):
         RunCatalog([tmp_path / "missing"], [None])
 
 
 def test_the_memory_of_a_run_that_was_replaced_is_given_back(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", 1)
-    catalog, lines = RunCatalog([run], [None]), list[str]()
+    lines = list[str]()
+    catalog = RunCatalog([run], [None], say=lines.append)
     catalog.runs[0].translator.translate(TEXTS)
     # as the server does
     gc.freeze()
     try:
         model = weakref.ref(catalog.runs[0].translator.model)
         os.utime(run / "config.json")
-        catalog.reload(lines.append)
+        catalog.reload()
         assert len(lines) == 1 and model() is None
     finally:
         gc.unfreeze()
