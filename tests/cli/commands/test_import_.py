@@ -54,3 +54,20 @@ def test_every_command_takes_the_run(attent: Any, run: Path, tmp_path: Path) -> 
     assert attent("show", run, LINE, "--out", tmp_path / "page.html").code == 0
     assert attent("walk", run, LINE).code == 0
     assert attent("describe", run).code == 0
+
+
+def test_a_folder_of_models_becomes_a_folder_of_runs(attent: Any, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        random_translators.marian(tmp_path / "models" / name)
+    (tmp_path / "models" / "notes").mkdir()
+    weights = tmp_path / "models" / "b" / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1])
+    done = attent("import", tmp_path / "models", "--out", tmp_path / "runs")
+    assert done.code == 2 and done.out == [str(tmp_path / "runs" / name) for name in ("a", "c")]
+    assert any("models/b" in line and "model.safetensors" in line for line in done.err)
+    # the others are left, and what failed is tried again
+    weights.write_bytes(content)
+    done = attent("import", tmp_path / "models", "--out", tmp_path / "runs")
+    assert done.code == 0 and done.out == [str(tmp_path / "runs" / "b")]
+    assert attent("runs", tmp_path / "runs").code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import math
@@ -333,6 +334,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no bias": (replaced(b"decoder_ff_logit_out_b\0", b"decoder_ff_logit_out_c\0"), "cannot be omitted"),
     "not a zip": (lambda folder: other_model(folder, b"PK\3\4" + bytes(99)), "other.npz is damaged"),
     "no numbers": (lambda folder: other_model(folder, texts()), "other.npz is damaged"),
+    "hash": (
+        lambda folder: (folder / "metadata.json").write_text('{"hash": "ab"}'),
+        "SHA-256 of model.enfr.bin.gz does not match metadata.json",
+    ),
     "two models": (lambda folder: (folder / "other.bin").write_bytes(b""), "must have one model"),
     "no vocabulary": (lambda folder: (folder / "vocab.enfr.spm").unlink(), "must have vocab"),
     "not a vocabulary": (lambda folder: (folder / "vocab.enfr.spm").write_bytes(b"x" * 99), "vocab.enfr.spm"),
@@ -398,3 +403,10 @@ def test_factors_that_are_missing_are_refused_before_a_run_is_written(intact: Pa
     with pytest.raises(RunError, match="has no factors of activations"):
         import_run(intact, tmp_path / "run", fixed_activations=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_hash_of_metadata_is_that_of_the_unpacked_model(intact: Path, tmp_path: Path) -> None:
+    shutil.copytree(intact, tmp_path / "model")
+    content = gzip.decompress((intact / "model.enfr.bin.gz").read_bytes())
+    (tmp_path / "model" / "metadata.json").write_text(json.dumps({"hash": hashlib.sha256(content).hexdigest()}))
+    assert import_run(tmp_path / "model", tmp_path / "run").origin["format"] == "Marian"

@@ -8,13 +8,16 @@ from typing import Annotated
 import typer
 
 from attent.cli.options import SourceLanguage
-from attent.cli.output import say
+from attent.cli.output import say, write
+from attent.errors import AttentError
 from attent.setting import Help
 
 
 def import_(
-    folder: Annotated[Path, typer.Argument(help="Folder of a Firefox, OPUS-MT, Marian, M2M100 or NLLB model.")],
-    out: Annotated[Path, Help("Output run folder.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of a Firefox, OPUS-MT, Marian, M2M100 or NLLB model, or of such folders.")
+    ],
+    out: Annotated[Path, Help("Output run folder, or the folder for several.")],
     source_language: SourceLanguage = None,
     target_language: Annotated[str | None, Help("Language to translate into, such as fra_Latn.", "CODE")] = None,
     fixed_activations: Annotated[
@@ -29,9 +32,26 @@ def import_(
     read. M2M100 and NLLB translate between many languages: choose two with --source-language and
     --target-language. A model that attent cannot represent is refused with the reason. The run's config.json keeps the
     model's license and origin.
-    """
-    from attent.runs.hugging_face import import_run
 
+    Of a folder of models, each is converted to a run of its name in --out. Those that are there already are left, and
+    the exit code is 2 if one cannot be converted.
+    """
+    from attent.runs.hugging_face import import_run, is_translator
+
+    models = [] if is_translator(folder) or not folder.is_dir() else sorted(filter(is_translator, folder.iterdir()))
+    if models:
+        is_complete = True
+        for number, model in enumerate(models, 1):
+            if (out / model.name).exists() and not force:
+                continue
+            say(f"{number} of {len(models)}: {model.name}")
+            try:
+                import_run(model, out / model.name, replace=force, fixed_activations=fixed_activations)
+                write(out / model.name)
+            except AttentError as error:
+                is_complete = False
+                say(str(error))
+        raise typer.Exit(0 if is_complete else 2)
     config = import_run(
         folder, out, source_language, target_language, replace=force, fixed_activations=fixed_activations
     )

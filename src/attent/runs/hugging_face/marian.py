@@ -10,6 +10,7 @@ models/transformer.h, graph/node_initializers.cpp.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import math
@@ -125,6 +126,8 @@ class MarianFolder(SourceFolder):
         self.decoder = settings_of(self.bytes(DECODER)) if (self.path / DECODER).is_file() else {}
         name = self._model_name()
         content = self.bytes(name, LARGEST)
+        if self.metadata.get("hash") not in (None, hashlib.sha256(content).hexdigest()):
+            raise self.error(f"the SHA-256 of {name} does not match metadata.json")
         try:
             arrays, self.has_8_bits = (read_zipped if ".npz" in name else read_binary)(content)
         except (DataError, ValueError, IndexError, EOFError, zipfile.BadZipFile, zlib.error, struct.error) as error:
