@@ -14,30 +14,66 @@ them); other.
 from __future__ import annotations
 
 import argparse
+import copy
 import gzip
+import json
 import os
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain, combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from _firefox_models import EOS, LANGUAGES, SIZES, UNK, Arrays, Equations, Planted, Size, binary, settings, vocabulary
+from _firefox_equations import Equations
+from _firefox_models import (
+    EOS,
+    LANGUAGES,
+    SIZES,
+    UNK,
+    Arrays,
+    Planted,
+    Size,
+    binary,
+    overflows,
+    settings,
+    vocabulary,
+)
 from _sides import head, table
-from torch import Tensor
+from torch import Tensor, nn
 
+from attent.models.transformer import Transformer
 from attent.ops import packed_linear
+from attent.ops.packed_linear import WeightType
 from attent.runs.hugging_face import import_run
+from attent.runs.hugging_face.marian import MarianFolder, read_native
 from attent.search.settings import SearchSettings
-from attent.tasks.translation.translator import Translator, load
+from attent.tasks.translation.translator import load
+from attent.text.tokenizer import BOS
 from attent.text.tokenizer import EOS as OUR_EOS
 
-# How near to a half a scaled activation may lie that two orders of sums round differently, the smallest margin of a
-# translation in float32 that is compared, and the difference of logits that float32 alone makes.
-NEAR, CLEAR, EXACT = 1e-3, 1e-3, 1e-3
-CHUNK = 30
+# How near to a half a scaled activation may lie that two orders of sums round differently, and the difference of
+# features that float32 alone makes.
+NEAR, SAME = 1e-3, 1e-4
+# Activations next to a half that are tried.
+NEAREST = 24
+# Margins that a rounding may turn, and the sentences whose logits are compared with the equations in float64.
+NOISE, CHECKED = 0.5, 30
+COLUMNS = [
+    "precision",
+    "equal translations",
+    "different texts",
+    "equal tokens along the engine's",
+    "sentences of these",
+    "causes of the others",
+    "engine's margins, 1 · 10 · 50 %",
+    "largest difference of logits, median",
+    "equal without rounding",
+]
 
 
 @dataclass
@@ -71,6 +107,7 @@ def make(options: argparse.Namespace, home: Path) -> Made:
     planted = Planted(
         size, options.pieces, count, options.seed, noise=options.noise, sharpness=options.sharpness, peak=options.peak
     )
+    assert not overflows(planted.arrays)
     factors = factors_of(planted.arrays, size, models[0], lines_of(options.data, "val", "en", 30))
     text = settings(size, count, options.pieces)
     made = Made(planted.arrays, size, factors, {name: home / name for name in ("float32", "int8shiftAlphaAll")})
@@ -125,10 +162,18 @@ def traces(out: dict[str, Any], file: Path, count: int) -> list[Trace]:
 
 
 class Ours:
-    """An imported run that reads given tokens."""
+    """An imported run that reads the engine's tokens.
 
-    def __init__(self, translator: Translator, rows: int) -> None:
-        self.translator, self.rows = translator, rows
+    Args:
+        path: the run.
+        source: the folder that it was imported from.
+        rows: the size of the vocabulary.
+    """
+
+    def __init__(self, path: Path, source: Path, rows: int) -> None:
+        self.translator, self.rows = load(path), rows
+        self.factors = read_native(MarianFolder(source), None, None).factors
+        self._shorter: dict[str, Transformer] = {}
 
     def source(self, line: str) -> list[int]:
         """Return the engine's ids of a line."""
@@ -138,15 +183,41 @@ class Ours:
     def their(token: int) -> int:
         return EOS if token == OUR_EOS else UNK if token == UNK else token - 2
 
-    @torch.inference_mode()
-    def logits(self, line: str, target: list[int]) -> Tensor:
-        """Return the logits (T + 1, V) of the engine's tokens."""
-        model = self.translator.model
+    def translate(self, line: str) -> tuple[str, list[int]]:
+        """Return a translation and its tokens."""
+        limit = SearchSettings(maximum_length=2 * max(len(self.translator.read(line).ids), 1))
+        found = self.translator.search([line], limit)[0][0]
+        return found.text, [self.their(token) for token in found.tokens]
+
+    def features(self, line: str, target: list[int], model: Transformer, *, encoded: bool = False) -> Tensor:
+        """Return the features (T + 1, E) of the engine's tokens, or those of the memory."""
         source = torch.tensor([self.translator.read(line).ids])
         memory = model.encode(source, torch.tensor([source.shape[1]]))
-        tokens = torch.tensor([[2, *(token + 2 for token in target)]])
-        ours = packed_linear.linear(model.to_logits, model.decode(memory, tokens))[0]
+        if encoded:
+            return memory.features[0]
+        return model.decode(memory, torch.tensor([[BOS, *(token + 2 for token in target)]]))[0]
+
+    def logits(self, line: str, target: list[int], *, by_modules: bool = False) -> Tensor:
+        """Return the logits (T + 1, V) of the engine's tokens; by the modules, activations are not rounded."""
+        model = cast(Transformer, self.translator.model)
+        # the library computes in inference mode alone
+        with torch.no_grad() if by_modules else torch.inference_mode():
+            ours = model.output(self.features(line, target, model)).double()
         return torch.cat((ours[:, OUR_EOS:][:, :1], ours[:, UNK:][:, :1], ours[:, 4 : self.rows + 2]), 1)
+
+    def layer(self, name: str, line: str, target: list[int]) -> Tensor:
+        """Return what a layer returns, which no call of the library does, by a model that ends with it."""
+        if name not in self._shorter:
+            model = self._shorter[name] = copy.deepcopy(cast(Transformer, self.translator.model))
+            stack = model.encoder if name.startswith("encoder") else model.decoder
+            stack.layers = stack.layers[: int(name[-1])]
+            packed_linear.set_kind(model, WeightType.INT8_FIXED)
+            modules = dict(model.named_modules())
+            for weight, factor in self.factors.items():
+                if isinstance(layer := modules.get(weight.removesuffix(".weight")), nn.Linear):
+                    packed_linear.set_factor(layer, factor)
+        with torch.inference_mode():
+            return self.features(line, target, self._shorter[name], encoded=name.startswith("encoder")).double()
 
 
 @dataclass
@@ -154,70 +225,191 @@ class Tokens:
     """Tokens compared along the engine's.
 
     Args:
-        margins: the margin of the engine's choice.
-        differences: the largest difference of logits.
+        margins: the margins of the engine's choices.
+        differences: the largest differences of logits.
         equal: whether ours has the same best token.
-        references: the same of the equations.
-        causes: the number of tokens by cause.
+        unrounded: the same of ours without rounded activations.
+        sentences: the sentences in which all are equal.
+        causes: the number of different tokens by cause.
     """
 
     margins: list[float] = field(default_factory=list)
     differences: list[float] = field(default_factory=list)
     equal: list[bool] = field(default_factory=list)
-    references: list[bool] = field(default_factory=list)
-    causes: Counter[str] = field(default_factory=Counter)
+    unrounded: list[bool] = field(default_factory=list)
     sentences: int = 0
+    causes: Counter[str] = field(default_factory=Counter)
 
 
-def first_difference(equations: Equations, trace: Trace, step: int) -> float | None:
-    """Return how far the first activation before a step that the engine rounds differently lies from a half.
+def is_of_step(name: str) -> bool:
+    """Return whether a matrix multiplies what belongs to a step, not the memory."""
+    return not name.startswith("encoder") and not name.endswith(("context_Wk", "context_Wv"))
+
+
+def from_half(scaled: Tensor) -> Tensor:
+    """Return how far numbers lie from the next half."""
+    return (scaled.abs() % 1 - 0.5).abs()
+
+
+def first_of_theirs(equations: Equations, trace: Trace, step: int) -> float | None:
+    """Return how far the first activation, up to a step, that the engine rounds differently lies from a half.
 
     None if there is none. The equations have just been evaluated along the same tokens.
     """
-    assert equations.factors is not None
-    factors = equations.factors
-    found: list[tuple[tuple[int, int], float]] = []
-    order = list(equations.inputs)
+    factors, order, found = equations.factors or {}, [*equations.inputs], list[tuple[int, int, float]]()
     for factor, parts in trace.rounded.items():
         name = min(factors, key=lambda name: abs(factors[name] - factor))
-        is_step = name.startswith("decoder") and not name.endswith(("context_Wk", "context_Wv")) or "Wemb" in name
-        theirs = torch.from_numpy(np.concatenate(parts).astype(np.float64)) - 127
         scaled = equations.inputs[name]
-        rows = slice(0, step + 1) if is_step else slice(None)
-        for row, column in (theirs[: len(scaled)] != scaled.round().clamp(-127, 127))[rows].nonzero().tolist():
-            value = float(scaled[row, column].abs())
-            found.append(((row if is_step else -1, order.index(name)), abs(value % 1 - 0.5)))
-    # of one product, the nearest: the others may follow from an earlier product alone
-    return min(found)[1] if found else None
+        theirs = torch.from_numpy(np.concatenate(parts)[: len(scaled)].astype(np.float64)) - 127
+        rows = step + 1 if is_of_step(name) else len(scaled)
+        for row, column in (theirs != scaled.round().clamp(-127, 127))[:rows].nonzero().tolist():
+            place = row if is_of_step(name) else -1, order.index(name)
+            found.append((*place, float(from_half(scaled[row, column]))))
+    return min(found)[2] if found else None
 
 
-def compare(made: Made, ours: Ours, lines: list[str], found: list[Trace], limit: int) -> Tokens:
+def first_of_ours(equations: Equations, ours: Ours, line: str, target: list[int], step: int) -> float | None:
+    """Return the same of ours, whose activations are not visible, from what its layers return.
+
+    In the first layer that returns something else than the equations, activations next to a half are rounded the other
+    way, one by one and in pairs, until the equations return the same. None if they never do.
+    """
+    source, exact = ours.source(line), dict(equations.layers)
+    for name, features in exact.items():
+        own = ours.layer(name, line, target)
+        rows = ((own - features).abs().amax(-1) > SAME).nonzero().flatten().tolist()
+        is_step = name.startswith("decoder")
+        if not rows or (is_step and rows[0] > step):
+            continue
+        until = rows[0] + 1 if is_step else len(own)
+        near: list[tuple[float, str, int, int]] = []
+        for matrix, scaled in equations.inputs.items():
+            if matrix.startswith(name):
+                distances = from_half(scaled[:until] if is_of_step(matrix) else scaled)
+                places = (distances < NEAR).nonzero().tolist()
+                near += [(float(distances[row, column]), matrix, row, column) for row, column in places]
+        near = sorted(near)[:NEAREST]
+        inputs = dict(equations.inputs)
+        for chosen in chain(combinations(near, 1), combinations(near[: NEAREST // 3], 2)):
+            equations.given = {matrix: inputs[matrix].round().clamp(-127, 127) for _, matrix, *_ in chosen}
+            for _, matrix, row, column in chosen:
+                value = float(inputs[matrix][row, column])
+                equations.given[matrix][row, column] += 1 if round(value) < value else -1
+            equations.logits(equations.encode(source), target)
+            equations.given = {}
+            if float((equations.layers[name] - own)[:until].abs().max()) < SAME:
+                return max(distance for distance, *_ in chosen)
+        return None
+    return None
+
+
+def compare(made: Made, ours: Ours, lines: list[str], found: list[Trace]) -> Tokens:
     """Compare token by token, along the engine's tokens."""
     tokens, equations = Tokens(), Equations(made.arrays, made.size, made.factors)
     for index, (line, trace) in enumerate(zip(lines, found, strict=True)):
         theirs = torch.from_numpy(np.concatenate(trace.logits)).double()
         theirs[:, UNK] = -torch.inf
-        target = theirs.argmax(-1).tolist()
-        logits = ours.logits(line, target[:-1]).double()
-        best = theirs.topk(2).values
-        margins = (best[:, 0] - best[:, 1]).tolist()
-        logits[:, UNK] = -torch.inf
+        best, target = theirs.topk(2).values, theirs.argmax(-1).tolist()
+        logits, unrounded = (ours.logits(line, target[:-1], by_modules=by_modules) for by_modules in (False, True))
+        logits[:, UNK] = unrounded[:, UNK] = -torch.inf
         equal = (logits.argmax(-1) == theirs.argmax(-1)).tolist()
-        differences = (logits - theirs)[:, UNK + 1 :].abs().amax(-1).tolist()
-        tokens.margins += margins
-        tokens.differences += differences
+        tokens.margins += (best[:, 0] - best[:, 1]).tolist()
+        tokens.differences += (logits - theirs).nan_to_num(0).abs().amax(-1).tolist()
         tokens.equal += equal
+        tokens.unrounded += (unrounded.argmax(-1) == theirs.argmax(-1)).tolist()
         tokens.sentences += all(equal)
-        if index >= limit and all(equal):
-            continue
-        exact = equations.logits(equations.encode(ours.source(line)), target[:-1])
-        exact[:, UNK] = -torch.inf
-        tokens.references += (exact.argmax(-1) == theirs.argmax(-1)).tolist()
         for step in (step for step, same in enumerate(equal) if not same):
-            near = first_difference(equations, trace, step)
-            of_ours = float((logits - exact)[step, UNK + 1 :].abs().amax())
-            print(f"  differs at {index}:{step}, margin {margins[step]:.3f}, logits {differences[step]:.3f}, "
-                  f"ours - equations {of_ours:.1e}, first rounding {near}")
-            is_near = near is not None and near < NEAR
-            tokens.causes["rounding" if is_near else "margin" if margins[step] < 0.1 else "other"] += 1
+            equations.logits(equations.encode(ours.source(line)), target[:-1])
+            side, distance = "the engine's", first_of_theirs(equations, trace, step)
+            if distance is None:
+                side, distance = "ours", first_of_ours(equations, ours, line, target[:-1], step)
+            place = len(tokens.equal) - len(equal) + step
+            is_near, margin = distance is not None and distance < NEAR, tokens.margins[place]
+            is_small = margin < NOISE and margin < 2 * tokens.differences[place]
+            tokens.causes[f"rounding, {side}" if is_near else "margin" if is_small else "other"] += 1
+            print(f"{index}:{step} margin {margin:.3f}, first rounding {side} {distance}", file=sys.stderr, flush=True)
     return tokens
+
+
+def largest_error(made: Made, ours: Ours, lines: list[str]) -> float:
+    """Return the largest difference of our logits from the equations', in float32."""
+    equations, largest = Equations(made.arrays, made.size), 0.0
+    for line in lines:
+        target = [token for token in ours.translate(line)[1] if token != UNK]
+        exact = equations.logits(equations.encode(ours.source(line)), target)
+        difference = (ours.logits(line, target) - exact)[:, UNK + 1 :]
+        largest = max(largest, float(difference.abs().max()))
+    return largest
+
+
+def run_engine(folder: Path, lines: Path, home: Path, precision: str, rows: int) -> tuple[dict[str, Any], Path]:
+    """Return what the engine writes, and its trace, which exists if rows are not 0."""
+    out, script = lines.with_name(f"{precision}.json"), Path(__file__).with_name("_firefox_engine.mjs")
+    model, vocabularies = next(folder.glob("*.bin")), sorted(folder.glob("*.spm"))
+    subprocess.run(["node", script, home, model, lines, out, precision, str(rows), *vocabularies], check=True)
+    return json.loads(out.read_text("utf-8")), Path(f"{out}.trace")
+
+
+def agree(options: argparse.Namespace, home: Path) -> list[list[str]]:
+    """Return a row of the table for each precision."""
+    made, rows = make(options, home), list[list[str]]()
+    lines = lines_of(options.data, "test_2016_flickr", "en", options.sentences)
+    file = home / "lines.txt"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    for precision, folder in made.folders.items():
+        is_rounded = precision != "float32"
+        theirs, trace = run_engine(folder, file, options.engine.resolve(), precision, options.pieces * is_rounded)
+        import_run(folder, home / f"run-{precision}", fixed_activations=is_rounded)
+        ours = Ours(home / f"run-{precision}", folder, options.pieces)
+        answers = [ours.translate(line) for line in lines]
+        same = [text == other for (text, _), other in zip(answers, theirs["translations"], strict=True)]
+        row = [precision, f"{sum(same)} of {len(same)}", str(len({text for text, _ in answers}))]
+        if is_rounded:
+            tokens = compare(made, ours, lines, traces(theirs, trace, len(lines)))
+            count, quantiles = len(tokens.equal), np.quantile(tokens.margins, (0.01, 0.1, 0.5))
+            row += [
+                f"{sum(tokens.equal):,} of {count:,} ({sum(tokens.equal) / count:.1%})",
+                f"{tokens.sentences}",
+                "; ".join(f"{cause} {number}" for cause, number in tokens.causes.items()) or "none",
+                " · ".join(f"{quantile:.2f}" for quantile in quantiles),
+                f"{np.median(tokens.differences):.1e}, 90 %: {np.quantile(tokens.differences, 0.9):.2f}",
+                f"{sum(tokens.unrounded) / count:.1%}",
+            ]
+        else:
+            lengths = [len(target) + 1 for _, target in answers]
+            equal = sum(length for length, is_same in zip(lengths, same, strict=True) if is_same)
+            error = largest_error(made, ours, lines[:CHECKED])
+            row += [
+                f"{equal:,} of {sum(lengths):,} ({equal / sum(lengths):.1%})",
+                "",
+                "",
+                "",
+                f"float64: {error:.1e}",
+                "",
+            ]
+        rows.append(row)
+    return rows
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table of a random model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--random", choices=SIZES, required=True)
+    parser.add_argument("--vocabularies", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--engine", type=Path, required=True)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("ATTENT_DATA", ".")) / "multi30k")
+    parser.add_argument("--sentences", type=int, default=300)
+    parser.add_argument("--pieces", type=int, default=4000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--noise", type=float, default=0.15)
+    parser.add_argument("--sharpness", type=float, default=12.0)
+    parser.add_argument("--peak", type=float, default=1.0)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    with TemporaryDirectory() as name:
+        rows = agree(options, Path(name))
+    head(
+        f"Firefox's engine and attent, random {options.random}, vocabularies: {options.vocabularies}, noise "
+        f"{options.noise:g}, seed {options.seed}"
+    )
+    table(COLUMNS, rows)
