@@ -401,7 +401,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--sentences", type=int, default=300)
     parser.add_argument("--pieces", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--noise", type=float, default=0.15)
+    parser.add_argument("--noise", type=float, default=0.1)
     parser.add_argument("--sharpness", type=float, default=12.0)
     parser.add_argument("--peak", type=float, default=1.0)
     options = parser.parse_args(arguments)
