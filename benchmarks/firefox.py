@@ -2,6 +2,7 @@
 
 npm install --prefix ENGINE @browsermt/bergamot-translator@0.4.9
 scripts/bench firefox FOLDER LINES ENGINE [--precision float32|int8shiftAlphaAll|int8shiftAll] [--limit 100]
+scripts/bench firefox --random tiny|base-memory|base --vocabularies 1|2 --engine ENGINE (see _firefox_agreement.py)
 
 FOLDER is one that `attent import` takes. The engine runs a model of 8 bits in 8 bits alone, one of floats in float32.
 Both translate one sentence at a time on one core, greedily, with at most twice the tokens of the source. The engine's
@@ -13,12 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from _firefox_agreement import main as agreement
 from _sides import head, table
 
 from attent.runs.config import DType
@@ -46,12 +49,15 @@ def engine(folder: Path, lines: Path, home: Path, precision: str, scratch: Path)
         file.write_bytes(source.bytes(name, 2**32))
     script = Path(__file__).with_name("_firefox_engine.mjs")
     out, (model, *vocabularies) = scratch / "out.json", files
-    subprocess.run(["node", script, home, model, lines, out, precision, *vocabularies], check=True)
+    subprocess.run(["node", script, home, model, lines, out, precision, "0", *vocabularies], check=True)
     return json.loads(out.read_text("utf-8"))
 
 
 def main() -> None:
     """Translate by both, and print the shares."""
+    if any(argument.startswith("--random") for argument in sys.argv[1:]):
+        agreement(sys.argv[1:])
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("lines", type=Path)

@@ -23,6 +23,7 @@ from attent.ops.packed_linear import WeightType, kind_of
 from attent.runs.hugging_face import import_run
 from attent.runs.hugging_face.marian import ids_of, settings_of
 from attent.search.settings import SearchSettings
+from attent.tasks.translation.alignment import Alignment
 from attent.tasks.translation.translator import Translator, load
 
 WHO, WHAT = ("A dog", "The cat", "She", "Two men", "Nobody"), ("sings", "runs", "reads a book", "looks")
@@ -81,7 +82,7 @@ def settings(*, shared: bool, recurrent: bool = True, **changes: object) -> str:
         "transformer-dim-ffn": HIDDEN, "transformer-ffn-activation": "relu", "transformer-postprocess": "dan",
         "transformer-preprocess": '""', "transformer-decoder-autoreg": "rnn" if recurrent else "self-attention",
         "dec-cell": "ssru" if recurrent else "gru", "tied-embeddings-all": shared, "tied-embeddings": not shared,
-        "transformer-tied-layers": "\n  []", "version": "v1.12.14",
+        "transformer-tied-layers": "\n  []", "version": "v1.12.14", "transformer-guided-alignment-layer": "last",
     }  # fmt: skip
     return "".join(f"{key}: {str(value).lower()}\n" for key, value in (values | changes).items())
 
@@ -126,6 +127,8 @@ class Reference:
         self.recurrent, self.rounded = recurrent, lambda x: x
         # the smallest difference of the two largest logits in the last translation
         self.margin = math.inf
+        # the weights of each attention in the last evaluation, (H, Tq, Tk)
+        self.weights: dict[str, torch.Tensor] = {}
 
     def add_norm(self, name: str, x: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
         total = x + f
@@ -144,9 +147,8 @@ class Reference:
         scores = q @ k.mT / math.sqrt(WIDTH / HEADS)
         if causal:
             scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -math.inf)
-        return self.add_norm(
-            f"{name}_Wo", x, self.linear(name, "o", (scores.softmax(-1) @ v).transpose(0, 1).flatten(1))
-        )
+        weights = self.weights[name] = scores.softmax(-1)
+        return self.add_norm(f"{name}_Wo", x, self.linear(name, "o", (weights @ v).transpose(0, 1).flatten(1)))
 
     def feed(self, name: str, x: torch.Tensor) -> torch.Tensor:
         return self.add_norm(f"{name}_ffn", x, self.linear(name, "2", self.linear(name, "1", x).relu()))
@@ -196,7 +198,9 @@ class Reference:
 class Model:
     """A folder as Firefox has it, and what it translates."""
 
-    def __init__(self, folder: Path, *, shared: bool, recurrent: bool = True, alphas: float | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, shared: bool, recurrent: bool = True, alphas: float | None = None, **changes: object
+    ) -> None:
         self.folder, self.alphas, self.margins = folder, alphas, dict[str, float]()
         self.models = [vocabulary(kind) for kind in ((1, 1) if shared else (0, 1))]
         self.processors = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in self.models]
@@ -204,7 +208,7 @@ class Model:
         arrays = parameters((sizes[0], sizes[1]), shared=shared, recurrent=recurrent, seed=SEEDS[shared, recurrent])
         # rows without a piece
         arrays["decoder_ff_logit_out_b"][:, self.processors[1].GetPieceSize() :] = -99
-        self.text = settings(shared=shared, recurrent=recurrent)
+        self.text = settings(shared=shared, recurrent=recurrent, **changes)
         folder.mkdir()
         end = "intgemm.alphas.bin" if alphas else "bin"
         (folder / f"model.enfr.{end}.gz").write_bytes(gzip.compress(binary(arrays, self.text, alphas)))
@@ -286,6 +290,26 @@ def test_8_bits_keep_their_numbers_and_may_round_activations_by_the_file_s_facto
         assert sum(equal) > 0.8 * len(equal), name
 
 
+@pytest.mark.parametrize(("named", "layer"), [("last", 2), (1, 1)])
+def test_alignments_are_those_of_the_head_that_marian_trains_for_them(
+    named: str | int, layer: int, tmp_path: Path
+) -> None:
+    model = Model(tmp_path / "model", shared=True, **{"transformer-guided-alignment-layer": named})
+    import_run(model.folder, tmp_path / "run")
+    translator = load(tmp_path / "run", dtype="float32")
+    heads, steps = {(number, head): 0 for number in (1, 2) for head in range(HEADS)}, 0
+    for line in LINES[::6]:
+        translation = translator.search([line], SearchSettings(beam=1, maximum_length=12))[0][0]
+        links = Alignment.of(translator, [translation], unit="tokens")[0].links
+        pieces = [translator.target_tokenizer.piece(token) for token in translation.tokens]
+        model.reference.logits(model.source(line), [model.processors[1].PieceToId(piece) for piece in pieces])
+        steps += len(pieces)
+        for number, head in heads:
+            rows = model.reference.weights[f"decoder_l{number}_context"][head, : len(pieces)]
+            heads[number, head] += sum((int(row.argmax()), step) in links for step, row in enumerate(rows))
+    assert heads.pop((layer, 0)) == steps > 1.5 * max(heads.values())
+
+
 def by_row(x: torch.Tensor) -> torch.Tensor:
     largest = x.abs().amax(-1, keepdim=True)
     return (x * 127 / largest).round() * largest / 127
@@ -331,6 +355,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "norm": (replaced(b"postprocess: dan", b"postprocess: da "), "postprocess must be 'dan'"),
     "name": (replaced(b"decoder_l1_rnn_Wf\0", b"decoder_l1_rnn_Wx\0"), "belongs to a recurrent decoder"),
     "bomb": (lambda folder: (folder / "model.enfr.bin.gz").write_bytes(gzip.compress(bytes(2**24))), "bytes unpacked"),
+    "alignment": (replaced(b"alignment-layer: last", b"alignment-layer: 0003"), "must be 'last' or from 1 to 2"),
     "no bias": (replaced(b"decoder_ff_logit_out_b\0", b"decoder_ff_logit_out_c\0"), "cannot be omitted"),
     "not a zip": (lambda folder: other_model(folder, b"PK\3\4" + bytes(99)), "other.npz is damaged"),
     "no numbers": (lambda folder: other_model(folder, texts()), "other.npz is damaged"),

@@ -396,7 +396,8 @@ def _config(source: TranslatorSource, family: str) -> RunConfig:
     }
     origin = {key: value for key, value in origin.items() if value is not None}
     tokenizers = dict.fromkeys(("source", "target"), KIND)
-    return RunConfig.model_validate({"tokenizers": tokenizers, "model": source.settings, "origin": origin})
+    settings = {"tokenizers": tokenizers, "model": source.settings, "origin": origin, "alignment": source.alignment}
+    return RunConfig.model_validate(settings)
 
 
 def _licence_text(folder: SourceFolder) -> str:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from attent.attention.positions.sinusoidal import waves
 from attent.models.settings import TransformerSettings
+from attent.runs.config import AlignmentHead
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.text.tokenizer import PAD, SPECIALS, Tokenizer
 
@@ -127,6 +128,7 @@ class TranslatorSource:
         languages: the languages by side, if known.
         has_8_bits: whether the weights had 8 bits.
         factors: the factors by which activations are rounded to 8 bits, by our names of the weights, if known.
+        alignment: the attention that was trained to align words, if known.
     """
 
     folder: SourceFolder
@@ -137,6 +139,7 @@ class TranslatorSource:
     languages: dict[str, str]
     has_8_bits: bool = False
     factors: Mapping[str, float] = field(default_factory=dict)
+    alignment: AlignmentHead | None = None
 
 
 def common_settings(folder: SourceFolder) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from torch import Tensor
 from attent.bounded import bytes_of, open_regular
 from attent.errors import DataError
 from attent.models.settings import TransformerSettings
+from attent.runs.config import AlignmentHead
 from attent.runs.hugging_face.folder import LARGEST_MODEL, SourceFolder, SourceWeights
 from attent.runs.hugging_face.layout import (
     ABSENT,
@@ -101,6 +102,7 @@ SIZES = {
     **{f"{stack}_attention_heads": "transformer-heads" for stack in SIDES.values()},
     **{f"{stack}_ffn_dim": "transformer-dim-ffn" for stack in SIDES.values()},
 }
+GUIDED, LAST = "transformer-guided-alignment-layer", "last"
 # Positions of a run (Firefox cuts sentences at 128 tokens), and the number added to variances.
 POSITIONS, EPSILON = 512, 1e-6
 
@@ -389,7 +391,16 @@ def read_native(folder: MarianFolder, source_language: str | None, target_langua
         languages,
         folder.has_8_bits,
         factors if output is None else factors | {"to_logits.weight": folder.alphas[output]},
+        _alignment(folder, settings.decoder_layers),
     )
+
+
+def _alignment(folder: MarianFolder, layers: int) -> AlignmentHead:
+    """Return the head that Marian reads alignments from, the first of the last layer or of the one named, from 1."""
+    named = folder.marian.get(GUIDED, LAST)
+    if named not in (LAST, *map(str, range(1, layers + 1))):
+        raise folder.error(f"its {GUIDED} must be {LAST!r} or from 1 to {layers}, got {named!r}")
+    return AlignmentHead(layer=None if named == LAST else int(named) - 1, head=0)
 
 
 def _vocabulary_files(folder: MarianFolder) -> list[tuple[str, str | None]]:
