@@ -61,10 +61,12 @@ class Server:
         run: the run folder.
         options: the options of `attent serve`.
         engine: attent, or an engine of `attent export` behind the same front-end.
+        is_folder: whether `run` is a folder of runs.
     """
 
-    def __init__(self, run: Path, *options: str, engine: str = "attent") -> None:
-        attent = ["-m", "attent", "serve", str(run), "--port", "0", *options]
+    def __init__(self, run: Path, *options: str, engine: str = "attent", is_folder: bool = False) -> None:
+        runs = ["--runs"] if is_folder else []
+        attent = ["-m", "attent", "serve", *runs, str(run), "--port", "0", *options]
         command = attent if engine == "attent" else [str(SCRIPT), "engine", str(run), engine]
         # an unread pipe would fill up and block the server
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115

@@ -110,9 +110,6 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
                 # smaller files are checked when they are read
                 if digest is not None and digests.get(name, digest) != digest:
                     raise RunError(f"{path / name} is damaged: its SHA-256 does not match digests in {path / CONFIG}")
-                if name.endswith(WEIGHTS):
-                    # pages that are not on disk yet would stay in memory
-                    os.fsync(target.fileno())
                 if name == CONFIG:
                     # a damaged config is refused when it is read
                     with suppress(RunError):
@@ -141,7 +138,10 @@ def weight_sizes(path: Path) -> list[int]:
 
 
 def forget_pages(copy: Path) -> None:
-    """Remove the weights of a copy from the page cache, except pages that are mapped."""
+    """Remove the weights of a copy from the page cache, except pages that are mapped.
+
+    Pages that are not on disk yet are written, and removed by a later call.
+    """
     for file in copy.glob(f"*{WEIGHTS}"):
         with file.open("rb") as weights:
             _forget(weights)

@@ -196,7 +196,8 @@ def _check_numbers(tensors: Mapping[str, Tensor], like: Callable[[str], Tensor],
             raise RunError(f"{file} is damaged: {name} must be {like(name).dtype}, got {tensor.dtype}")
         # in pieces whose memory is released again, since the tensors are mapped from the file
         for numbers in tensor.flatten().split(CHECKED):
-            is_finite = bool(numbers.isfinite().all())
+            # a sum is read faster; it is finite only if all numbers are
+            is_finite = bool(numbers.sum().isfinite() or numbers.isfinite().all())
             give_back(numbers)
             if not is_finite:
                 raise RunError(f"{file} is damaged: {name} contains values that are not finite")

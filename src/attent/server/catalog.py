@@ -252,6 +252,9 @@ class RunCatalog:
                 if entry.run is not None:
                     self._reload(entry, entry.run, stamp_of(entry.path))
         with self._lock:
+            for entry in self._cold:
+                if entry.copy is not None:
+                    forget_pages(entry.copy[1])
             self._make_room(0)
 
     def _reload(self, entry: RunEntry, run: ServedRun, stamp: Stamp) -> None:

@@ -12,6 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Self
@@ -200,8 +201,10 @@ class UnigramTokenizer(SubwordTokenizer):
     KIND = "unigram"
 
 
+# both tokenizers of a translator often have the same model
+@lru_cache(maxsize=1)
 def processor_of(model: bytes) -> Any:
-    """Return a SentencePiece processor for a serialized model.
+    """Return a SentencePiece processor for a serialized model; it must not be changed.
 
     Raises:
         ArgumentError: the model is invalid, or a piece is not text.
