@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from attent.documents.inline import untranslated
 from attent.errors import ArgumentError, AttentError, RunError
 from attent.runs.config import read_config
 from attent.runs.snapshot import Stamp, UnsettledError, is_bound, snapshot, stamp_of
@@ -15,6 +16,7 @@ from attent.search.search import SourceText, Translation
 from attent.search.settings import SearchSettings
 from attent.server.errors import invalid
 from attent.tasks.translation.alignment import Alignment
+from attent.tasks.translation.confidence import NOT_CALIBRATED, Confidence
 from attent.tasks.translation.glossary import Glossary
 from attent.tasks.translation.term_search import TermSearch, check_terms
 from attent.tasks.translation.translator import Translator, load
@@ -38,11 +40,15 @@ class TranslatedSentence(NamedTuple):
         links: links between the words of the sentence and of the best translation; empty unless requested.
         spans: for each translation, the corresponding character spans of the sentence and the translation; empty unless
             requested.
+        confidence: the confidence in the best translation; None unless requested.
+        is_translated: False if that was too low, so that the only translation is the sentence itself.
     """
 
     texts: tuple[str, ...]
     links: Sequence[Link] = ()
     spans: Sequence[Sequence[tuple[Span, Span]]] = ()
+    confidence: Confidence | None = None
+    is_translated: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +82,7 @@ class TranslationWork:
         part: the part of a text that is streamed; 0 without streaming. Each part has its own batches, so that the first
             is sent early.
         glossary: terms with fixed translations; None without one.
+        minimum_confidence: the confidence, 0 to 1, below which a sentence stays untranslated; None to compute none.
     """
 
     run: ServedRun
@@ -83,12 +90,14 @@ class TranslationWork:
     unit: Literal["words", "characters"] | None = None
     part: int = 0
     glossary: Glossary | None = None
+    minimum_confidence: float | None = None
 
     def __call__(self, texts: Sequence[str | SourceText]) -> list[TranslatedSentence]:
         """Translate sentences."""
         translator = self.run.translator
         search = translator.search if self.glossary is None else TermSearch(translator, self.glossary)
-        return self.linked(search(texts, self.settings))
+        n_best_lists = search(texts, self.settings)
+        return self.judged(n_best_lists, self.linked(n_best_lists))
 
     def __hash__(self) -> int:
         """Return a hash that equal works share.
@@ -108,6 +117,24 @@ class TranslationWork:
             return [TranslatedSentence(n_best, next(alignments).links) for n_best in texts]
         return [TranslatedSentence(n_best, spans=[next(alignments).spans for _ in n_best]) for n_best in texts]
 
+    def judged(
+        self, n_best_lists: Sequence[Sequence[Translation]], sentences: list[TranslatedSentence]
+    ) -> list[TranslatedSentence]:
+        """Return sentences with the confidence in them, and those with too little as they were."""
+        if self.minimum_confidence is None:
+            return sentences
+        best = [n_best[0] for n_best in n_best_lists]
+        confidences = Confidence.of(self.run.translator, best)
+        results = list[TranslatedSentence]()
+        for item, sentence, confidence in zip(best, sentences, confidences, strict=True):
+            if confidence is not None and confidence.value < self.minimum_confidence:
+                text, spans = untranslated(item.source.original)
+                links = [(word, word) for word in range(len(text.split()))]
+                results.append(TranslatedSentence((text,), links, [spans], confidence, is_translated=False))
+            else:
+                results.append(sentence._replace(confidence=confidence))
+        return results
+
     def read(self, text: str) -> SourceText:
         """Return a sentence as the run reads it, before it is queued.
 
@@ -117,7 +144,10 @@ class TranslationWork:
         source = self.run.translator.read(text)
         if source.refusal is not None:
             raise invalid(source.refusal)
-        if (self.unit or self.glossary) and len(source.ids) > MAX_ALIGNED:
+        has_confidence = self.minimum_confidence is not None
+        if has_confidence and self.run.translator.calibration is None:
+            raise invalid(f"confidence needs {NOT_CALIBRATED}")
+        if (self.unit or self.glossary or has_confidence) and len(source.ids) > MAX_ALIGNED:
             raise invalid(
                 f"a sentence of {len(source.ids):,} tokens is too long to align: the limit is {MAX_ALIGNED:,}"
             )

@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from attent.documents.html import MarkedText, parse_html
 from attent.documents.inline import AlignedText
 from attent.documents.pipeline import render
+from attent.errors import ArgumentError
 from attent.search.search import SourceText
 from attent.search.settings import SearchSettings
 from attent.server.batcher import Batcher, prepare
@@ -19,6 +20,7 @@ from attent.server.document_processes import DocumentProcesses
 from attent.server.engines import RunCatalog, ServedRun, TranslatedSentence, TranslationWork
 from attent.server.errors import RequestError, invalid
 from attent.server.settings import ServerSettings
+from attent.tasks.translation.confidence import NOT_CALIBRATED
 from attent.tasks.translation.glossary import Glossary
 from attent.tasks.translation.term_search import check_terms
 from attent.text.sentences import Detection, LanguageDetector, SplitText, split_sentences
@@ -37,12 +39,14 @@ class TranslatedText(NamedTuple):
         links: links between the space-separated words of both texts, counted from 0; empty unless requested, and for
             HTML.
         detection: its language, if that was to be detected.
+        confidences: its sentences with the confidence in each, for JSON; empty unless requested.
     """
 
     text: str
     alternatives: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
     detection: Detection | None = None
+    confidences: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,16 @@ class TranslationOptions:
         has_links: whether to link words.
         format: the format of the texts.
         glossary: terms with fixed translations, in addition to the server's; None without any.
+        has_confidence: whether to compute the confidence in each sentence.
+        minimum_confidence: the confidence below which a sentence stays untranslated; None for the server's.
     """
 
     alternatives: int = 0
     has_links: bool = False
     format: Format = "text"
     glossary: Glossary | None = None
+    has_confidence: bool = False
+    minimum_confidence: float | None = None
 
 
 class TextPiece(NamedTuple):
@@ -101,9 +109,15 @@ class TranslationService:
         settings: the server's settings.
         catalog: the runs.
         batcher: the queue that translates sentences in batches.
+
+    Raises:
+        ArgumentError: the settings have a minimum confidence, and a run is not calibrated.
     """
 
     def __init__(self, settings: ServerSettings, catalog: RunCatalog, batcher: Batcher) -> None:
+        for run in catalog.runs if settings.minimum_confidence else ():
+            if run.translator.calibration is None:
+                raise ArgumentError(f"--minimum-confidence needs {NOT_CALIBRATED.replace('RUN', str(run.path))}")
         self.settings, self.catalog, self.batcher = settings, catalog, batcher
         self.detect = LanguageDetector(catalog.sources).detect
         self.documents = DocumentProcesses()
@@ -268,7 +282,10 @@ class TranslationService:
         if own is not None:
             check_terms(own, run.translator.target_tokenizer)
             glossary = own if glossary is None else glossary.updated(own)
-        return TranslationWork(run, _search_settings(max(self.settings.beam, count), count), unit, glossary=glossary)
+        own_minimum, search = options.minimum_confidence, _search_settings(max(self.settings.beam, count), count)
+        minimum = self.settings.minimum_confidence if own_minimum is None else own_minimum
+        judged_from = minimum if options.has_confidence or minimum > 0 else None
+        return TranslationWork(run, search, unit, glossary=glossary, minimum_confidence=judged_from)
 
 
 @cache
@@ -326,7 +343,26 @@ def _assemble(
             versions.append(render(text.marked, text.splits, iter(of_rank)))
     alternatives = tuple(dict.fromkeys(version for version in versions[1:] if version != versions[0]))
     links = _text_links(text.splits[0], translated) if options.has_links and text.marked is None else ()
-    return TranslatedText(versions[0], alternatives, links, text.detection)
+    return TranslatedText(versions[0], alternatives, links, text.detection, (*_confidences(text, translated),))
+
+
+def _confidences(text: PreparedText, sentences: Sequence[TranslatedSentence]) -> Iterator[dict[str, Any]]:
+    """Yield the confidence in each sentence that has one, with its range of characters unless the text is HTML."""
+    end = 0
+    for number, sentence in enumerate(sentences):
+        span = {}
+        if text.marked is None:
+            begin = end + len(text.splits[0].between[number])
+            end = begin + len(sentence.texts[0])
+            span = {"begin": begin, "end": end}
+        if (confidence := sentence.confidence) is not None:
+            yield {
+                **span,
+                "confidence": confidence.value,
+                "words": confidence.words,
+                "warnings": confidence.warnings,
+                "translated": sentence.is_translated,
+            }
 
 
 def _version(sentence: TranslatedSentence, rank: int) -> AlignedText:

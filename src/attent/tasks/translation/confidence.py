@@ -47,6 +47,10 @@ WINDOW, WARNED = 3, 0.01
 SMALLEST_LOSS = 1e-6
 # Fewest held-out translations to calibrate on, and parts for cross-validation.
 FEWEST, FOLDS = 50, 5
+# The reason why there is no confidence.
+NOT_CALIBRATED = (
+    "a run calibrated with its current weights: attent calibrate RUN --source FILE --target FILE, on held-out pairs"
+)
 # Share of exact matches from which they are the label.
 EXACT = 1 / 3
 
@@ -136,10 +140,7 @@ def calibration_of(translator: Translator) -> Calibration:
         ArgumentError: it has none.
     """
     if translator.calibration is None:
-        raise ArgumentError(
-            "this run has no confidence for its weights: attent calibrate RUN --source FILE --target FILE learns it "
-            "from held-out pairs"
-        )
+        raise ArgumentError(f"confidence needs {NOT_CALIBRATED}")
     return translator.calibration
 
 
