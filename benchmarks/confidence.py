@@ -105,7 +105,7 @@ def judge(translator: Translator, pairs: Sequence[Pair]) -> None:
     found = [(pair, item) for pair, item in found if item.tokens]
     items = [item for _, item in found]
     confidences = [confidence or Confidence(0.0) for confidence in Confidence.of(translator, items)]
-    values = np.array([confidence.value for confidence in confidences])
+    values = np.array([confidence.confidence for confidence in confidences])
     print("| pairs | number | wrong | AUC, confidence | AUC, log-probability | calibration error |")
     print("|---|---|---|---|---|---|")
     if TAG in pairs[0].source:
@@ -140,9 +140,10 @@ def main() -> None:
         halves = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
     else:
         halves = damaged_dates(options.pairs, options.seed)
-    report = calibrate(translator, *zip(*((pair.source, pair.target) for pair in halves[0]), strict=True))
-    translator.calibration = report.calibration
-    print("cross-validation on the first half:", *report.lines, "\nthe other half:", "", sep="\n")
+    translator.calibration, lines = calibrate(
+        translator, *zip(*((pair.source, pair.target) for pair in halves[0]), strict=True)
+    )
+    print("cross-validation on the first half:", *lines, "\nthe other half:", "", sep="\n")
     judge(translator, halves[1])
 
 

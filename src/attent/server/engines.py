@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from attent.documents.inline import untranslated
 from attent.errors import ArgumentError, AttentError, RunError
@@ -49,6 +49,13 @@ class TranslatedSentence(NamedTuple):
     spans: Sequence[Sequence[tuple[Span, Span]]] = ()
     confidence: Confidence | None = None
     is_translated: bool = True
+
+    @property
+    def confidence_values(self) -> dict[str, Any]:
+        """The best translation with the confidence in it, for JSON; empty unless requested."""
+        if self.confidence is None:
+            return {}
+        return {"text": self.texts[0], **vars(self.confidence), "translated": self.is_translated}
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,17 +130,13 @@ class TranslationWork:
         """Return sentences with the confidence in them, and those with too little as they were."""
         if self.minimum_confidence is None:
             return sentences
-        best = [n_best[0] for n_best in n_best_lists]
-        confidences = Confidence.of(self.run.translator, best)
-        results = list[TranslatedSentence]()
-        for item, sentence, confidence in zip(best, sentences, confidences, strict=True):
-            if confidence is not None and confidence.value < self.minimum_confidence:
-                text, spans = untranslated(item.source.original)
-                links = [(word, word) for word in range(len(text.split()))]
-                results.append(TranslatedSentence((text,), links, [spans], confidence, is_translated=False))
-            else:
-                results.append(sentence._replace(confidence=confidence))
-        return results
+        confidences = Confidence.of(self.run.translator, [n_best[0] for n_best in n_best_lists])
+        return [
+            sentence._replace(confidence=confidence)
+            if confidence is None or confidence.confidence >= self.minimum_confidence
+            else _untranslated(n_best[0].source.original, confidence)
+            for n_best, sentence, confidence in zip(n_best_lists, sentences, confidences, strict=True)
+        ]
 
     def read(self, text: str) -> SourceText:
         """Return a sentence as the run reads it, before it is queued.
@@ -313,6 +316,12 @@ def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
             raise ArgumentError(f"--languages must be SOURCE:TARGET for each run, such as en:de, got {pair!r}")
         result.append((check_language(source), check_language(target)))
     return result
+
+
+def _untranslated(text: str, confidence: Confidence) -> TranslatedSentence:
+    """Return a sentence as its own translation, with each word linked to itself."""
+    links = [(word, word) for word in range(len(text.split()))]
+    return TranslatedSentence((text,), links, [untranslated(text).links], confidence, is_translated=False)
 
 
 def _has_no_digests(path: Path) -> bool:

@@ -39,7 +39,7 @@ class TranslatedText(NamedTuple):
         links: links between the space-separated words of both texts, counted from 0; empty unless requested, and for
             HTML.
         detection: its language, if that was to be detected.
-        confidences: its sentences with the confidence in each, for JSON; empty unless requested.
+        confidences: its translated sentences with the confidence in each, for JSON; empty unless requested.
     """
 
     text: str
@@ -343,26 +343,8 @@ def _assemble(
             versions.append(render(text.marked, text.splits, iter(of_rank)))
     alternatives = tuple(dict.fromkeys(version for version in versions[1:] if version != versions[0]))
     links = _text_links(text.splits[0], translated) if options.has_links and text.marked is None else ()
-    return TranslatedText(versions[0], alternatives, links, text.detection, (*_confidences(text, translated),))
-
-
-def _confidences(text: PreparedText, sentences: Sequence[TranslatedSentence]) -> Iterator[dict[str, Any]]:
-    """Yield the confidence in each sentence that has one, with its range of characters unless the text is HTML."""
-    end = 0
-    for number, sentence in enumerate(sentences):
-        span = {}
-        if text.marked is None:
-            begin = end + len(text.splits[0].between[number])
-            end = begin + len(sentence.texts[0])
-            span = {"begin": begin, "end": end}
-        if (confidence := sentence.confidence) is not None:
-            yield {
-                **span,
-                "confidence": confidence.value,
-                "words": confidence.words,
-                "warnings": confidence.warnings,
-                "translated": sentence.is_translated,
-            }
+    confidences = tuple(values for sentence in translated if (values := sentence.confidence_values))
+    return TranslatedText(versions[0], alternatives, links, text.detection, confidences)
 
 
 def _version(sentence: TranslatedSentence, rank: int) -> AlignedText:

@@ -74,9 +74,8 @@ DETECTED = _object(
 SCORE = {"type": "number", "minimum": 0, "maximum": 1}
 CONFIDENCE = _list(
     _object(
-        "confidence words warnings translated",
-        begin={"type": "integer", "description": "Of the sentence in translatedText, in characters; not for HTML."},
-        end={"type": "integer", "description": "One after its last character."},
+        "text confidence words warnings translated",
+        text=_text("The translation of the sentence."),
         confidence=SCORE,
         words=_list({"type": "array", "prefixItems": [PLAIN, SCORE], "minItems": 2, "maxItems": 2}),
         warnings=_list(_text("What is wrong with it.", "repeats itself", "source words 5-9 not attended to")),

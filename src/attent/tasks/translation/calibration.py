@@ -47,12 +47,10 @@ WORD = (
 # Maximum bytes of the file: a model of 8,192 features takes a third of it.
 LARGEST = 2**20
 Number = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
-# Log-odds are limited to these, so that no probability is certain.
-MAX_LOG_ODDS = 12.0
 # Steps of Newton's method, and the weight of the ridge penalty on standardized features.
 STEPS, RIDGE = 25, 3.0
-# Bins of the calibration error.
-BINS = 10
+# Log-odds are limited to these, so that no probability is certain; and bins of the calibration error.
+MAX_LOG_ODDS, BINS = 12.0, 10
 
 
 class Regression(BaseModel, extra="forbid", frozen=True):

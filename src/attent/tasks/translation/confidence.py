@@ -39,20 +39,18 @@ from attent.text.tokenizer import EOS, UNK, prompt_of
 
 # Decimals of a confidence: more would show the last bits of matrix products.
 DECIMALS = 4
-# Attention that a source token receives from all steps together, below which it counts as hardly attended to.
-UNCOVERED = 0.2
+# Attention that a source token receives from all steps together, below which it counts as hardly attended to; and, in
+# nats, the rounding error of float32, added to losses before their logarithm.
+UNCOVERED, SMALLEST_LOSS = 0.2, 1e-6
 # Adjacent source words that are warned of together, and the share of held-out translations with such a warning.
 WINDOW, WARNED = 3, 0.01
-# Added to losses, in nats, before their logarithm: the rounding error of float32.
-SMALLEST_LOSS = 1e-6
-# Fewest held-out translations to calibrate on, and parts for cross-validation.
-FEWEST, FOLDS = 50, 5
+# Fewest held-out translations to calibrate on, parts for cross-validation, and share of exact matches from which they
+# are the label.
+FEWEST, FOLDS, EXACT = 50, 5, 1 / 3
 # The reason why there is no confidence.
 NOT_CALIBRATED = (
     "a run calibrated with its current weights: attent calibrate RUN --source FILE --target FILE, on held-out pairs"
 )
-# Share of exact matches from which they are the label.
-EXACT = 1 / 3
 
 
 class Evidence(NamedTuple):
@@ -76,19 +74,19 @@ class Confidence:
     """The confidence in a translation.
 
     Args:
-        value: the probability that the translation is usable, 0 to 1; usable as in `Calibration.label`.
+        confidence: the probability that the translation is usable, 0 to 1; usable as in `Calibration.label`.
         words: each word of the translation, as separated by spaces, with the probability that it is right.
         warnings: what is wrong with it, for people to read: loops, and source words that are not attended to.
     """
 
-    value: float
+    confidence: float
     words: tuple[tuple[str, float], ...] = ()
     warnings: tuple[str, ...] = ()
 
     def problem(self, minimum: float | None) -> str | None:
         """Return the reason why the sentence should stay untranslated; None if the confidence is at least `minimum`."""
-        is_low = minimum is not None and self.value < minimum
-        return f"not translated: confidence {self.value:g} is below {minimum:g}" if is_low else None
+        is_low = minimum is not None and self.confidence < minimum
+        return f"not translated: confidence {self.confidence:g} is below {minimum:g}" if is_low else None
 
     @classmethod
     def of(cls, translator: Translator, translations: Sequence[Translation]) -> list[Confidence | None]:
@@ -120,19 +118,6 @@ class Confidence:
         return results
 
 
-@dataclass(frozen=True)
-class CalibrationReport:
-    """A calibration, and how well it does on pairs that it was not fitted to.
-
-    Args:
-        calibration: the coefficients, fitted to all pairs.
-        lines: the figures, for people to read.
-    """
-
-    calibration: Calibration
-    lines: list[str]
-
-
 def calibration_of(translator: Translator) -> Calibration:
     """Return the calibration of a translator.
 
@@ -149,7 +134,9 @@ def repeats_itself(translation: Translation) -> bool:
     return is_repetitive(translation.tokens) and not is_repetitive(translation.source.ids)
 
 
-def calibrate(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> CalibrationReport:
+def calibrate(
+    translator: Translator, sources: Sequence[str], references: Sequence[str]
+) -> tuple[Calibration, list[str]]:
     """Fit the confidence of a translator to held-out pairs, which it translates.
 
     A translation is usable if it equals its reference, provided that at least a third of them do; otherwise if its
@@ -159,6 +146,9 @@ def calibrate(translator: Translator, sources: Sequence[str], references: Sequen
         translator: the translator.
         sources: sources that it was not trained on.
         references: their translations.
+
+    Returns:
+        The coefficients, fitted to all pairs, and lines with the figures of cross-validation, for people to read.
 
     Raises:
         ArgumentError: there are too few pairs, or all translations are usable, or none.
@@ -181,19 +171,18 @@ def calibrate(translator: Translator, sources: Sequence[str], references: Sequen
     of_words = np.concatenate([item.features for item in evidence]), np.concatenate(right)
     sentence, sentence_line = _fit("sentences", SENTENCE, features, usable, folds)
     word, word_line = _fit("words", WORD, *of_words, folds.repeat(counts))
-    lowest = [_window_means(item.coverage).min() for item in evidence if len(item.coverage) >= WINDOW]
-    digest = translator.config.digests.get(MODEL) if translator.config else None
+    lowest = [_window_means(item.coverage).min() for item in evidence]
     calibration = Calibration(
-        weights=digest,
+        weights=translator.config.digests.get(MODEL) if translator.config else None,
         label=name,
         pairs=len(rows),
         sentence=sentence,
         word=word,
         mean=mean.tolist(),
         scale=scale.tolist(),
-        coverage=float(np.quantile(lowest, WARNED)) if lowest else 0.0,
+        coverage=float(np.quantile(lowest, WARNED)),
     )
-    return CalibrationReport(calibration, [f"usable: {name}", sentence_line, word_line])
+    return calibration, [f"usable: {name}", sentence_line, word_line]
 
 
 def _fit(
@@ -229,11 +218,8 @@ def _usable(texts: Sequence[str], references: Sequence[str]) -> tuple[str, np.nd
 
 def _right(words: Sequence[str], reference: str) -> np.ndarray:
     """Return whether each word occurs in the reference, as often as there, (words,)."""
-    left, right = Counter(reference.split()), np.zeros(len(words), bool)
-    for index, word in enumerate(words):
-        right[index] = left[word] > 0
-        left[word] -= 1
-    return right
+    counts = Counter(reference.split())
+    return np.array([words[:index].count(word) < counts[word] for index, word in enumerate(words)], bool)
 
 
 @torch.no_grad()
@@ -246,7 +232,8 @@ def _traces(
     without tokens are left out.
     """
     prompt = len(prompt_of(translator.target_tokenizer))
-    sources, targets = [item.source.ids for item in translations], [item.tokens for item in translations]
+    sources = [() if item.source.refusal else item.source.ids for item in translations]
+    targets = [item.tokens for item in translations]
     for batch in forced_passes(translator.model, sources, targets):
         logits, weights = translator.model.output(batch.features).float(), batch.mean_weights().double().numpy()
         totals, states = logits.logsumexp(-1), batch.memory.double().cpu().numpy()
@@ -292,7 +279,7 @@ def _evidence(
             features[word] = (*_loss_features(of_word[:, 0]), *of_word[:, 1:].mean(0), *sentence[1:4:2])
         source_words = word_indices(source.text, text_pieces(source.text, source.ids, translator.source_tokenizer))
         grouped = [coverage[[index == word for index in source_words]] for word in range(len(source.text.split()))]
-        of_words = np.array([group.mean() if len(group) else np.inf for group in grouped])
+        of_words = np.array([group.mean() if len(group) else 1 for group in grouped])
         yield row, Evidence(np.array(sentence), words, features, of_words)
 
 
@@ -302,16 +289,16 @@ def _loss_features(losses: np.ndarray) -> tuple[float, float, float, float]:
 
 
 def _window_means(coverage: np.ndarray) -> np.ndarray:
-    return np.convolve(coverage, np.full(WINDOW, 1 / WINDOW), "valid")
+    """Return the mean coverage of adjacent source words; a number that is never low for a shorter source."""
+    return np.convolve(coverage, np.full(WINDOW, 1 / WINDOW), "valid") if len(coverage) >= WINDOW else np.array([1e6])
 
 
 def _warnings(translation: Translation, coverage: np.ndarray, threshold: float) -> Iterator[str]:
     """Yield what is wrong with a translation; source words are counted from 1."""
     if repeats_itself(translation):
         yield "repeats itself"
-    low = _window_means(coverage) < threshold if len(coverage) >= WINDOW else np.zeros(0, bool)
     # a word is in WINDOW windows
-    is_missed = np.convolve(low, np.ones(WINDOW)) > 0
+    is_missed = np.convolve(_window_means(coverage) < threshold, np.ones(WINDOW)) > 0
     for is_range, words in groupby(range(len(is_missed)), key=is_missed.__getitem__):
         if is_range:
             first, *_, last = words

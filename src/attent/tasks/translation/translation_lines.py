@@ -180,7 +180,7 @@ def json_line(
         for aligned in n_best
     ]
     if confidence is not None:
-        values[0] |= {"confidence": confidence.value, "words": confidence.words, "warnings": confidence.warnings}
+        values[0] |= vars(confidence)
     error = source.refusal or problem
     refusal = {} if error is None else {"error": error}
     return json.dumps({"source": source.original, "translations": values} | refusal, ensure_ascii=False)
