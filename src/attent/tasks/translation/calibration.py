@@ -1,4 +1,4 @@
-"""What `attent calibrate` stores with a run: how evidence of a translation becomes a probability."""
+"""The file `confidence.json` of a run, written by `attent calibrate`, and the regressions in it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ NOT_CALIBRATED = (
 
 
 class Evidence(NamedTuple):
-    """What speaks for and against a translation.
+    """Evidence for and against a translation.
 
     Args:
         sentence: the features of the sentence, (F,).
@@ -294,7 +294,7 @@ def _window_means(coverage: np.ndarray) -> np.ndarray:
 
 
 def _warnings(translation: Translation, coverage: np.ndarray, threshold: float) -> Iterator[str]:
-    """Yield what is wrong with a translation; source words are counted from 1."""
+    """Yield the faults of a translation; source words are counted from 1."""
     if repeats_itself(translation):
         yield "repeats itself"
     # a word is in WINDOW windows
