@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from starlette.testclient import TestClient
 
+from attent.errors import ArgumentError
 from attent.server.app import Metrics
+from attent.tasks.translation.calibration import SENTENCE, WORD, Calibration, Regression
+from attent.tasks.translation.confidence import NOT_CALIBRATED, Confidence
 
 Serve = Callable[..., TestClient]
 ASK = {"q": "a dog runs", "source": "en", "target": "de"}
@@ -112,3 +116,79 @@ def test_metrics_are_sums_of_all_batches() -> None:
         'attent_requests_total{endpoint="/detect",status="429"} 1.0',
     }
     assert lines <= set(metrics.text().decode().splitlines())
+
+
+def test_confidence_is_told_and_a_minimum_leaves_sentences_as_they_are(serve: Serve, translators: dict) -> None:
+    client, ask = serve(), ASK | {"q": "A dog. Two men."}
+    error = {"error": f"Invalid request: confidence needs {NOT_CALIBRATED}"}
+    for change in ({"confidence": True}, {"minimum_confidence": 0.5}):
+        answer = client.post("/translate", json=ask | change)
+        assert (answer.status_code, answer.json()) == (400, error)
+    with calibrated(translators):
+        plain = client.post("/translate", json=ask | {"minimum_confidence": 0}).json()
+        assert "confidence" not in plain
+        told = client.post("/translate", json=ask | {"confidence": True}).json()
+        assert told["translatedText"] == plain["translatedText"]
+        first, second = told["confidence"]
+        assert first["text"] + " " + second["text"] == plain["translatedText"]
+        assert [word for word, _ in first["words"]] == first["text"].split() and first["translated"]
+        low, high = sorted((first, second), key=lambda sentence: sentence["confidence"])
+        assert 0 < low["confidence"] < high["confidence"] < 1
+        # the same numbers as in Python
+        translator = translators["en:de"]
+        (expected,) = Confidence.of(translator, [translator.search("A dog.")[0]])
+        assert expected is not None and first["confidence"] == expected.confidence
+        limit = {"minimum_confidence": high["confidence"]}
+        for form in ({"json": ask | limit}, {"data": ask | limit}):
+            parted = client.post("/translate", **form).json()
+            texts = [sentence["text"] for sentence in parted["confidence"]]
+            assert [sentence["translated"] for sentence in parted["confidence"]] == [first is high, second is high]
+            assert texts[first is high] == ("Two men." if first is high else "A dog.")
+            assert parted["translatedText"] == " ".join(texts)
+        html = {"q": "<p>A <b>dog</b>.</p>", "format": "html", "minimum_confidence": 1}
+        answer = client.post("/translate", json=ask | html).json()
+        assert answer["translatedText"] == html["q"] and not answer["confidence"][0]["translated"]
+        listed = client.post("/translate", json=ask | {"q": ["A dog.", ""], "confidence": True}).json()["confidence"]
+        assert [len(sentences) for sentences in listed] == [1, 0]
+
+
+def test_a_server_may_have_a_minimum(serve: Serve, translators: dict) -> None:
+    with pytest.raises(ArgumentError, match="--minimum-confidence needs a run calibrated with its current weights"):
+        serve(minimum_confidence=0.5)
+    with calibrated(translators):
+        client = serve(minimum_confidence=1.0)
+        answer = client.post("/translate", json=ASK | {"q": "A dog."}).json()
+        assert answer["translatedText"] == "A dog." and not answer["confidence"][0]["translated"]
+        events = client.post("/translate", json=ASK | {"q": "A dog.", "stream": True}).text
+        assert '"piece": "A dog."' in events and '"translated": false' in events
+        # a request may choose another one
+        answer = client.post("/translate", json=ASK | {"q": "A dog.", "minimum_confidence": 0}).json()
+        assert answer == {"translatedText": translators["en:de"].translate("A dog.")}
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, "x", "nan", 1e400])
+def test_a_minimum_is_a_number_from_0_to_1(serve: Serve, value: object) -> None:
+    answer = serve().post("/translate", data=ASK | {"q": "A dog.", "minimum_confidence": value})
+    problem = "Invalid request: minimum_confidence parameter is not a number from 0 to 1"
+    assert (answer.status_code, answer.json()) == (400, {"error": problem})
+
+
+@contextmanager
+def calibrated(translators: dict) -> Iterator[None]:
+    """Give all translators a calibration, by which the longer sentence has the lower confidence."""
+    sentence, word = (dict.fromkeys(names, 0.0) | {"loss": -0.3} for names in (SENTENCE, WORD))
+    fitted = Calibration(
+        weights=None,
+        label="by hand",
+        pairs=1,
+        sentence=Regression(bias=0, weights=sentence),
+        word=Regression(bias=0, weights=word),
+        mean=[0.0] * 16,
+        scale=[1.0] * 16,
+        coverage=0,
+    )
+    for translator in translators.values():
+        translator.calibration = fitted
+    yield
+    for translator in translators.values():
+        translator.calibration = None

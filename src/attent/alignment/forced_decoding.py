@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -132,16 +132,37 @@ def forced_batches(
     Raises:
         ArgumentError: the model has no attention to the source.
     """
-    for rows, maps in _forced_maps(model, sources, targets):
+    for rows, maps, *_ in forced_passes(model, sources, targets):
         steps = max(len(targets[row]) for row in rows.tolist()) + 1
         yield rows, {name: weights.dense().float().cpu()[: len(rows), :, :steps] for name, weights in maps.items()}
 
 
+class ForcedPass(NamedTuple):
+    """The results of forced decoding for a batch of pairs, padded to B pairs, T steps and Tk source tokens.
+
+    Args:
+        rows: the indices of the pairs, (N,).
+        maps: the attention to the source by layer name, (B, H, T, Tk) each.
+        memory: the encoded sources, (B, Tk, E).
+        features: the decoder's features, of which the model's output layer makes logits, (B, T, D).
+    """
+
+    rows: np.ndarray
+    maps: dict[str, AttentionMap]
+    memory: Tensor
+    features: Tensor
+
+    def mean_weights(self) -> Tensor:
+        """Return the attention to the source, mean over layers and heads, (N, T, Tk) in float32 on the CPU."""
+        selector, count = AttentionSelector(), len(self.rows)
+        return torch.stack([_of_rows(weights, selector, count) for weights in self.maps.values()]).mean(0)
+
+
 @torch.no_grad()
-def _forced_maps(
+def forced_passes(
     model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> Iterator[tuple[np.ndarray, dict[str, AttentionMap]]]:
-    """Yield each batch's pair indices (N,), and the padded maps of all layers' attention to the source."""
+) -> Iterator[ForcedPass]:
+    """Yield the results of forced decoding, batch by batch; arguments and errors as for `forced_batches`."""
     device = next(model.parameters()).device
     source, target = Sequences(sources), Sequences([[BOS, *target] for target in targets])
     lengths, order = np.maximum(source.lengths, target.lengths), _full_pairs(source, target)
@@ -152,11 +173,12 @@ def _forced_maps(
             for sequences in (source, target)
         )
         with watch(model, own_thread=True) as maps:
-            model.decode(model.encode(source_ids, torch.from_numpy(source.lengths[filled]).to(device)), target_ids)
+            memory = model.encode(source_ids, torch.from_numpy(source.lengths[filled]).to(device))
+            features = model.decode(memory, target_ids)
         attentions = {name: weights for name, weights in maps.items() if name.endswith("cross_attention")}
         if not attentions:
             raise ArgumentError("a model without attention to the source has no alignment")
-        yield rows, attentions
+        yield ForcedPass(rows, attentions, memory.features, features)
 
 
 @torch.inference_mode()
@@ -187,7 +209,7 @@ def selected_batches(
     """
     layers = model.source_attention_layers
     if not layers:
-        for rows, maps in _forced_maps(model, sources, targets):
+        for rows, maps, *_ in forced_passes(model, sources, targets):
             steps = max(len(targets[row]) for row in rows.tolist())
             weights = _of_rows(list(maps.values())[selector.layer_index(len(maps))], selector, len(rows))
             yield rows, weights[:, :steps] if selector.about == "produced" else weights[:, 1 : steps + 1]

@@ -5,6 +5,7 @@ Their files:
     model.safetensors        the parameters of the model, tied ones once
     NAME.tokenizer.json      each tokenizer, such as source.tokenizer.json and target.tokenizer.json of a translator
     …                        additional files named in the config
+    confidence.json          the confidence of a translator; see attent.tasks.translation.calibration
     log.jsonl                the records of training, one per line; locked by the process that trains
     checkpoints/             the checkpoints from which training resumes; see attent.training.checkpoint
 """

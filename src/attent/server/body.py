@@ -45,8 +45,9 @@ FLAGS = {"true": True, "1": True, "false": False, "0": False}
 # Problem reported for a parameter of the wrong type; for all others, that it is not a string.
 PROBLEMS = {
     "q": " is not a string or a list of strings",
-    **dict.fromkeys(("alignment", "stream"), " is not true or false"),
+    **dict.fromkeys(("alignment", "confidence", "stream"), " is not true or false"),
     "alternatives": " is not a number",
+    "minimum_confidence": " is not a number from 0 to 1",
 }
 
 
@@ -137,6 +138,7 @@ def _as_glossary(value: object) -> Glossary | None:
 Texts = str | Annotated[list[str], Field(fail_fast=True)]
 Flag = Annotated[StrictBool, BeforeValidator(_as_flag)]
 Number = Annotated[StrictInt, Field(ge=0), BeforeValidator(_as_number)]
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Key = Annotated[
     str, BeforeValidator(str), Field(description="A key of this server; or a Bearer token in Authorization.")
 ]
@@ -189,6 +191,10 @@ class TranslateParameters(Parameters):
     alternatives: Number = _described("Further translations of each text.", default=0)
     alignment: Flag = _described("Whether to link the words of both texts.", default=False)
     glossary: Terms = _described("Terms with their translations: pairs of both, or an object.", default=None)
+    confidence: Flag = _described("Whether to tell the confidence in each sentence and word.", default=False)
+    minimum_confidence: Probability | None = _described(
+        "The confidence below which a sentence stays untranslated; the server's unless given.", default=None
+    )
     stream: Flag = _described("Whether to send sentences as they are translated.", default=False)
     api_key: Key = ""
 

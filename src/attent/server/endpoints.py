@@ -47,7 +47,9 @@ class TextEndpoints:
             raise invalid(f"alternatives parameter must be <= {limit}")
         texts = check_size(self._settings, wish.q)
         self._gatekeeper.admit(request, values, len(texts))
-        options = TranslationOptions(wish.alternatives, wish.alignment, wish.format, glossary=wish.glossary)
+        options = TranslationOptions(
+            wish.alternatives, wish.alignment, wish.format, wish.glossary, wish.confidence, wish.minimum_confidence
+        )
         if not wish.stream:
             return _answer(await self._service.translate(texts, wish.source, wish.target, options), wish)
 
@@ -111,4 +113,6 @@ def _answer(results: Sequence[TranslatedText], wish: TranslateParameters) -> dic
         values["pivot"] = [result.pivot for result in results]
     if wish.alignment:
         values["alignment"] = [pharaoh(result.links) for result in results]
+    if wish.confidence or any(result.confidences for result in results):
+        values["confidence"] = [list(result.confidences) for result in results]
     return values if isinstance(wish.q, list) else {name: value[0] for name, value in values.items()}

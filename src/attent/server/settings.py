@@ -49,6 +49,9 @@ class ServerSettings:
     ] = ()
     allow_origin: Annotated[str, Help("Origin of web pages that may send requests; * for all.")] = "*"
     beam: Annotated[int, Bound(1, 100), Help("Beam size of the search.")] = 1
+    minimum_confidence: Annotated[
+        float, Bound(0, 1), Help("Confidence below which a sentence stays untranslated; 0 for none.")
+    ] = 0.0
     threads: Annotated[
         int | None,
         Bound(1),

@@ -71,11 +71,18 @@ LANGUAGE = {"type": "string", "description": "The code of a language.", "example
 DETECTED = _object(
     "confidence language", confidence={"type": "number", "minimum": 0, "maximum": 100}, language=LANGUAGE
 )
+SCORE = {"type": "number", "minimum": 0, "maximum": 1}
+CONFIDENCE = _list(
+    _object(
+        "text confidence words warnings translated",
+        text=_text("The translation of the sentence."),
+        confidence=SCORE,
+        words=_list({"type": "array", "prefixItems": [PLAIN, SCORE], "minItems": 2, "maxItems": 2}),
+        warnings=_list(_text("What is wrong with it.", "repeats itself", "source words 5-9 not attended to")),
+        translated={"type": "boolean", "description": "False where the confidence was below the minimum."},
+    )
+)
 LINKS = _text("Links between words parted by spaces, source-target, from 0.", "0-0 1-2")
-LOADED = {
-    "type": "object",
-    "description": "Whether the run of each pair, such as en-de, is in memory; a request loads it.",
-}
 EVENTS = "With stream: server-sent events, a JSON object each, the last of kind done or error."
 
 
@@ -110,7 +117,7 @@ SCHEMAS: dict[str, Schema] = {
         detectedLanguage=_one_or_list(DETECTED, "Where source is auto."),
         alternatives={"description": "Where some were asked for.", "anyOf": [_list(PLAIN), _list(_list(PLAIN))]},
         alignment=_one_or_list(LINKS, "Where it was asked for; empty for HTML."),
-        pivot=_one_or_list(LANGUAGE, "The language between both, where no run translates directly."),
+        confidence=_one_or_list(CONFIDENCE, "Each sentence's, where it was asked for or there is a minimum."),
     ),
     "Event": _object(
         "kind",
@@ -209,10 +216,7 @@ PATHS: dict[str, Schema] = {
             "tags": ["server"],
             "summary": "Whether the server takes requests now",
             "responses": {
-                status: {
-                    "description": description,
-                    "content": _content(_object("status loaded", status={"const": word}, loaded=LOADED)),
-                }
+                status: {"description": description, "content": _content(_object("status", status={"const": word}))}
                 for status, description, word in (
                     ("200", "It does.", "ready"),
                     ("503", "The queue is full.", "busy"),

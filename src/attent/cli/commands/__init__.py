@@ -29,8 +29,8 @@ from attent.setting import Flag, Help
 # The order of commands in the help; any others follow by name.
 MODELS = ("demo", "train", "import", "quantize", "vectors")
 TEXTS = ("translate", "fill", "answer", "generate", "classify", "caption", "score", "align")
-USES = (*TEXTS, "evaluate", "ablate", "patch", "export")
-VIEWS = ("show", "explore", "serve", "runs", "describe", "walk", "learn", "data", "doctor")
+USES = (*TEXTS, "evaluate", "calibrate", "ablate", "patch", "export")
+VIEWS = ("show", "explore", "serve", "describe", "walk", "learn", "data", "doctor")
 ORDER = (*MODELS, *USES, *VIEWS)
 # Builds a command's argument from the values of its options.
 Collect = Callable[[dict[str, Any]], Any]

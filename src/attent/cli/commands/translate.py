@@ -51,6 +51,10 @@ class Output:
     replace_unknown: Annotated[bool, Help("Replace unknown pieces by the aligned source words.")] = False
     detokenize: Annotated[bool, Help("Detokenize, and capitalize sentences.")] = False
     target_language: TargetLanguage = None
+    confidence: Annotated[bool, Help("Add confidences from 0 to 1, and warnings, to --format jsonl.")] = False
+    minimum_confidence: Annotated[
+        float | None, Bound(0, 1), Help("Confidence below which a line stays untranslated.")
+    ] = None
 
     def detokenizer(self, config: RunConfig) -> Detokenizer | None:
         """Return the detokenizer for the target language of the command or the run; None without --detokenize."""
@@ -131,6 +135,9 @@ def translate(
     A --glossary matches only the exact form of a term, in any case unless the run distinguishes cases; the longest
     matching term is used.
 
+    With --confidence, JSON has the probability that the best translation is usable, and that each of its words is right
+    (as the model wrote it), for a run that attent calibrate has calibrated.
+
     --out FILE is written as FILE.part until it is complete. After an interruption, the same command with --resume
     continues, unless the run, an option or the lines differ.
     """
@@ -165,12 +172,15 @@ def _check(
     """Check that the options go together."""
     check_utf8(wording.prefix, "--prefix")
     changes_lines = output.alignments or output.replace_unknown or output.detokenize or "n_best" in search.values
+    is_json = output.format is Format.jsonl
     refuse(
         (output.target_language is not None and not output.detokenize, "--target-language goes with --detokenize"),
         (
-            ending and (changes_lines or output.format is Format.jsonl),
+            ending and (changes_lines or is_json),
             f"{ending} is a document: omit --alignments, --replace-unknown, --detokenize, --n-best and --format jsonl",
         ),
+        (output.confidence and not is_json, "--confidence goes with --format jsonl"),
+        (ending and output.minimum_confidence is not None, f"{ending} is a document: omit --minimum-confidence"),
         (file.resume and file.out is None, "--resume needs the file to resume: --out FILE"),
         (
             wording.glossary is not None and "sample" in search.values,
@@ -242,15 +252,21 @@ def _line_translator(
 ) -> LineTranslator:
     """Return the translator of lines for these options."""
     from attent.runs.config import read_config
+    from attent.tasks.translation.confidence import calibration_of
     from attent.tasks.translation.translation_lines import LineFormat, LineTranslator
 
     config = read_config(run)
+    minimum = 0.0 if output.confidence and output.minimum_confidence is None else output.minimum_confidence
+    if minimum is not None:
+        # fails here, before the output file is made
+        calibration_of(translator)
     line_format = LineFormat(
         as_json=output.format is Format.jsonl,
         scores=scores,
         alignments=output.alignments,
         replace_unknown=output.replace_unknown,
         detokenizer=output.detokenizer(config),
+        minimum_confidence=minimum,
     )
     return LineTranslator(translator, search_texts, say, config, line_format)
 
@@ -274,6 +290,8 @@ def _fingerprint(run: Path) -> dict[str, str]:
     from attent.runs.config import CONFIG, read_config, version_of
     from attent.runs.folder import MODEL, tokenizer_file
     from attent.runs.weights import digest
+    from attent.tasks.translation.calibration import CONFIDENCE
 
     files = [run / name for name in (CONFIG, MODEL, *map(tokenizer_file, read_config(run).tokenizers))]
+    files += [file] if (file := run / CONFIDENCE).is_file() else []
     return {str(file): digest(file) for file in files} | {"attent": version_of("attent")}

@@ -79,6 +79,11 @@ def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: b
     return _score(_chrf(lowercase=lowercase), translations, references)
 
 
+def sentence_chrf(translation: str, reference: str) -> float:
+    """Return chrF2 of a sentence, 0 to 100; source as for `chrf`."""
+    return _chrf(lowercase=False).sentence_score(translation, [reference]).score
+
+
 def exact_match(translations: Sequence[str], references: Sequence[str]) -> float:
     """Return the share of translations that equal their reference character by character, in percent.
 

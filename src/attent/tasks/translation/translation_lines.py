@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from attent.alignment.pharaoh import pharaoh
 from attent.runs.config import RunConfig
-from attent.search.constraints import is_repetitive
 from attent.search.search import Translation
 from attent.tasks.dates.generated import output_check
 from attent.tasks.translation import alignment
+from attent.tasks.translation.confidence import Confidence, repeats_itself
 from attent.tasks.translation.engine import Engine
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import UNK, unicode_names, unknown_pieces
@@ -44,6 +44,8 @@ class LineFormat:
         alignments: whether translations are followed by their links.
         replace_unknown: whether unknown pieces are replaced by the aligned source words.
         detokenizer: joins words and punctuation; None to leave them unchanged.
+        minimum_confidence: a line whose best translation has a lower confidence, 0 to 1, stays untranslated; None to
+            compute no confidences, which need a `Translator`.
     """
 
     as_json: bool = False
@@ -51,6 +53,7 @@ class LineFormat:
     alignments: bool = False
     replace_unknown: bool = False
     detokenizer: Detokenizer | None = None
+    minimum_confidence: float | None = None
 
 
 class LineTranslator:
@@ -83,18 +86,22 @@ class LineTranslator:
     def translate(self, chunk: Sequence[tuple[int, str]]) -> tuple[list[str], bool]:
         """Return the output of numbered lines, and whether every line has a usable translation."""
         self.is_empty, is_usable, output = False, True, list[str]()
-        n_best_lists = self._align(self.search([line for _, line in chunk]))
-        for (number, line), n_best in zip(chunk, n_best_lists, strict=True):
+        results = self.search([line for _, line in chunk])
+        confidences = self._confidences([n_best[0] for n_best in results])
+        for (number, line), n_best, confidence in zip(chunk, self._align(results), confidences, strict=True):
+            problem = None if confidence is None else confidence.problem(self.format.minimum_confidence)
+            if problem is not None:
+                n_best = [replace(n_best[0], text=line, alignment=n_best[0].alignment and "")]
             if self.format.as_json:
-                output.append(json_line(n_best))
+                output.append(json_line(n_best, confidence, problem))
             else:
                 output += [text_line(number, aligned, has_scores=self.format.scores) for aligned in n_best]
             if message := self.spacing.add(line):
                 self.say(message)
             best = n_best[0].translation
-            if is_repetitive(best.tokens) and not is_repetitive(best.source.ids):
+            if repeats_itself(best):
                 self.repetitive.append(number + 1)
-            is_usable &= self._report(number + 1, n_best[0])
+            is_usable &= self._report(number + 1, n_best[0], problem)
         return output, is_usable
 
     @property
@@ -105,6 +112,12 @@ class LineTranslator:
         translations = "a translation repeats itself" if count == 1 else f"{count:,} translations repeat themselves"
         lines = ",".join(map(str, self.repetitive[:NAMED]))
         return f"{translations}, line {lines}: --no-repeat-ngram 4 prevents this"
+
+    def _confidences(self, best: Sequence[Translation]) -> Sequence[Confidence | None]:
+        """Return the confidence in each translation; None for all unless requested."""
+        if self.format.minimum_confidence is None or not isinstance(self.engine, Translator):
+            return [None] * len(best)
+        return Confidence.of(self.engine, best)
 
     def _align(self, n_best_lists: Sequence[Sequence[Translation]]) -> list[list[AlignedTranslation]]:
         """Return the translations of each line, ready to print."""
@@ -125,8 +138,8 @@ class LineTranslator:
         )
         return [[next(rows) for _ in n_best] for n_best in n_best_lists]
 
-    def _report(self, number: int, aligned: AlignedTranslation) -> bool:
-        """Report a line that was refused, unknown pieces, or a malformed translation.
+    def _report(self, number: int, aligned: AlignedTranslation, problem: str | None) -> bool:
+        """Report a line that was refused or has a problem, unknown pieces, or a malformed translation.
 
         Return whether the translation is usable.
         """
@@ -134,7 +147,7 @@ class LineTranslator:
         if source.refusal is None and UNK in source.ids:
             pieces = unknown_pieces(source.text, self.engine.source_tokenizer)
             self.say(f"line {number}: unknown to this model: {', '.join(map(unicode_names, pieces))}")
-        problem = source.refusal or (self.check(aligned.text) if self.check is not None and source else None)
+        problem = source.refusal or problem or (self.check(aligned.text) if self.check is not None and source else None)
         if problem is not None:
             self.say(f"line {number}: {problem}")
         return problem is None
@@ -150,11 +163,13 @@ def text_line(number: int, aligned: AlignedTranslation, *, has_scores: bool) -> 
     return SEPARATOR.join(cells)
 
 
-def json_line(n_best: Sequence[AlignedTranslation]) -> str:
-    """Return the translations of a line as JSON, in nats."""
+def json_line(
+    n_best: Sequence[AlignedTranslation], confidence: Confidence | None = None, problem: str | None = None
+) -> str:
+    """Return the translations of a line as JSON, in nats, and the reason why it stays untranslated, if there is one."""
     source = n_best[0].translation.source
     # a text that was not translated has no probability
-    is_read = bool(source.original) and source.refusal is None
+    is_read = bool(source.original) and source.refusal is None and problem is None
     values = [
         {"text": aligned.text}
         | {
@@ -164,5 +179,8 @@ def json_line(n_best: Sequence[AlignedTranslation]) -> str:
         | ({} if aligned.alignment is None else {"alignment": aligned.alignment})
         for aligned in n_best
     ]
-    refusal = {} if source.refusal is None else {"error": source.refusal}
+    if confidence is not None:
+        values[0] |= vars(confidence)
+    error = source.refusal or problem
+    refusal = {} if error is None else {"error": error}
     return json.dumps({"source": source.original, "translations": values} | refusal, ensure_ascii=False)

@@ -23,6 +23,7 @@ from attent.search.search import Hypothesis, SourceText, TokenSampler, search, u
 from attent.search.settings import SearchSettings
 from attent.tasks.dates.generated import InputCheck, input_check
 from attent.tasks.from_run import FromRun, load_tool
+from attent.tasks.translation.calibration import Calibration, read_calibration
 from attent.tasks.translation.engine import Engine
 from attent.text.batches import KEY_MULTIPLE, BatchSize, Sequences
 from attent.text.text import Pair
@@ -44,7 +45,12 @@ class Translator(FromRun, Engine):
         source_tokenizer: for the text to translate.
         target_tokenizer: for the translation.
         input_check: returns the reason why a text is not valid input of this model; None if any text is valid.
+
+    Attributes:
+        calibration: the coefficients of its confidence; None if the run has none for its weights.
     """
+
+    calibration: Calibration | None = None
 
     def __init__(
         self,
@@ -304,7 +310,10 @@ def load(
         ArgumentError: this machine cannot compute the model with this weight type.
         RunError: the folder is missing, damaged, or written by a newer version, or has another task.
     """
-    return load_tool(path, "translate", of_run, device, trust_code=trust_code, dtype=dtype)
+    translator = load_tool(path, "translate", of_run, device, trust_code=trust_code, dtype=dtype)
+    if translator.config is not None:
+        translator.calibration = read_calibration(Path(path), translator.config)
+    return translator
 
 
 def of_run(run: Run) -> Translator:
