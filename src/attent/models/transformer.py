@@ -178,11 +178,12 @@ def copy_by_depth(model: Transformer, start: Transformer) -> None:
 
     Args:
         model: the model whose weights are replaced.
-        start: a Transformer with the same settings, except for encoder_layers and decoder_layers.
+        start: a Transformer with the same settings, except for encoder_layers, decoder_layers and self_attention.
     """
     for stack, start_stack in ((model.encoder, start.encoder), (model.decoder, start.decoder)):
         for number, layer in enumerate(stack.layers):
             source = start_stack.layers[(2 * number + 1) * len(start_stack.layers) // (2 * len(stack.layers))]
-            layer.load_state_dict(source.state_dict())
+            # the parameters of another kind of self-attention stay random
+            layer.load_state_dict(source.state_dict(), strict=False)
     outside = {name: tensor for name, tensor in start.state_dict().items() if ".layers." not in name}
     model.load_state_dict(outside, strict=False)

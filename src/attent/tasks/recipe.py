@@ -404,11 +404,12 @@ def _stored_model(path: Path, config: RunConfig, vocabularies: Vocabularies, wei
 
 
 def _init_model(config: RunConfig, vocabularies: Vocabularies, run: Path) -> Model:
-    """Return the model with another run's weights, whose Transformer may have a different number of layers."""
+    """Return the model with another run's weights, whose Transformer may have other layers or self-attention."""
     settings, start_settings, source = config.model, read_config(run).model, config
     if isinstance(settings, TransformerSettings) and isinstance(start_settings, TransformerSettings):
-        depth = {"encoder_layers": start_settings.encoder_layers, "decoder_layers": start_settings.decoder_layers}
-        source = config.model_copy(update={"model": settings.model_copy(update=depth)})
+        own = ("encoder_layers", "decoder_layers", "self_attention")
+        update = {name: getattr(start_settings, name) for name in own}
+        source = config.model_copy(update={"model": settings.model_copy(update=update)})
     try:
         start = filled_model(run, source, vocabularies.tokenizers)
     except RunError as error:
