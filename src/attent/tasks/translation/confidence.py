@@ -188,22 +188,31 @@ def calibrate(
 def _fit(
     unit: str, names: tuple[str, ...], features: np.ndarray, labels: np.ndarray, folds: np.ndarray
 ) -> tuple[Regression, str]:
-    """Return the regression, and its figures on each fold when it is fitted to the others."""
+    """Return the regression, with or without novelty by cross-validation, and the figures of that."""
     if labels.all() or not labels.any():
         raise ArgumentError(
             f"confidence needs right and wrong translations, but all {unit} are {'right' if labels.any() else 'wrong'}"
         )
+    # novelty helps where sources may be damaged, and is noise otherwise
+    candidates = [features * np.array(["novelty" not in name for name in names]), features]
+    values = [_cross_validated(names, inputs, labels, folds) for inputs in candidates]
+    areas = [area_under_curve(of_inputs, labels) for of_inputs in values]
+    best, plain = int(np.argmax(areas)), area_under_curve(-features[:, 0], labels)
+    line = (
+        f"{unit:9}  AUC {areas[best]:.3f}, of the mean log-probability alone {plain:.3f}; calibration error "
+        f"{calibration_error(values[best], labels):.3f}  ({len(labels):,} of which {labels.sum():,} are right)"
+    )
+    return Regression.fit(names, candidates[best], labels), line
+
+
+def _cross_validated(names: tuple[str, ...], features: np.ndarray, labels: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """Return the probability of each example by a regression that is fitted to the other folds, (N,)."""
     values = np.zeros(len(labels))
     for fold in range(FOLDS):
         is_inside = folds == fold
         regression = Regression.fit(names, features[~is_inside], labels[~is_inside])
         values[is_inside] = regression.probabilities(features[is_inside])
-    joined, plain = area_under_curve(values, labels), area_under_curve(-features[:, 0], labels)
-    line = (
-        f"{unit:9}  AUC {joined:.3f}, of the mean log-probability alone {plain:.3f}; calibration error "
-        f"{calibration_error(values, labels):.3f}  ({len(labels):,} of which {labels.sum():,} are right)"
-    )
-    return Regression.fit(names, features, labels), line
+    return values
 
 
 def _usable(texts: Sequence[str], references: Sequence[str]) -> tuple[str, np.ndarray]:
