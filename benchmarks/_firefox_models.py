@@ -67,7 +67,8 @@ class Planted:
     def __init__(
         self, size: Size, pieces: int, vocabularies: int, seed: int, *, noise: float, sharpness: float, peak: float
     ) -> None:
-        self.random, self.size, self.noise, self.arrays = np.random.default_rng(seed), size, noise, Arrays()
+        self.random, self.size, self.noise = np.random.default_rng(seed), size, noise
+        self.arrays: Arrays = {}
         width, half = size.width, size.width // 2
         # the features of fast positions hold little else
         self.fast = np.arange(half // 5)
