@@ -209,7 +209,7 @@ class Ours:
         """Return what a layer returns, which no call of the library does, by a model that ends with it."""
         if name not in self._shorter:
             model = self._shorter[name] = copy.deepcopy(cast(Transformer, self.translator.model))
-            stack = model.encoder if name.startswith("encoder") else model.decoder
+            stack: Any = model.encoder if name.startswith("encoder") else model.decoder
             stack.layers = stack.layers[: int(name[-1])]
             packed_linear.set_kind(model, WeightType.INT8_FIXED)
             modules = dict(model.named_modules())

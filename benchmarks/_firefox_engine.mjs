@@ -11,7 +11,7 @@ const [engine, modelFile, linesFile, out, precision, rows, ...vocabularies] = pr
 const folder = join(engine, "node_modules/@browsermt/bergamot-translator/worker");
 // as Firefox translates, one sentence at a time
 const CONFIG = {
-  "beam-size": 1, normalize: "1.0", "word-penalty": 0, "max-length-break": 128, "mini-batch-words": 1024, workspace: 128, "max-length-factor": "2.0",
+  "beam-size": 1, normalize: "1.0", "word-penalty": 0, "max-length-break": 128, "mini-batch-words": 1024, workspace: 128, "max-length-factor": process.env.LENGTH_FACTOR ?? "2.0",
   "skip-cost": true, "cpu-threads": 0, quiet: true, "quiet-translation": true, "gemm-precision": precision, alignment: "soft", "ssplit-mode": "sentence",
 };
 const PRODUCTS = {

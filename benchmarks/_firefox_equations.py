@@ -42,10 +42,10 @@ class Equations:
         if self.factors is None:
             self.inputs[name] = x
             return x @ weight
-        factor = np.float32(self.factors[name])
+        factor = float(np.float32(self.factors[name]))
         scaled = self.inputs[name] = (x.float() * factor).double()
         numbers = self.given[name] if name in self.given else scaled.round().clamp(-127, 127)
-        return numbers @ weight / float(factor)
+        return numbers @ weight / factor
 
     def norm(self, name: str, x: Tensor) -> Tensor:
         x = x - x.mean(-1, keepdim=True)

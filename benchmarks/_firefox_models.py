@@ -67,7 +67,8 @@ class Planted:
     def __init__(
         self, size: Size, pieces: int, vocabularies: int, seed: int, *, noise: float, sharpness: float, peak: float
     ) -> None:
-        self.random, self.size, self.noise, self.arrays = np.random.default_rng(seed), size, noise, Arrays()
+        self.random, self.size, self.noise = np.random.default_rng(seed), size, noise
+        self.arrays: Arrays = {}
         width, half = size.width, size.width // 2
         # the features of fast positions hold little else
         self.fast = np.arange(half // 5)
@@ -124,26 +125,29 @@ class Planted:
     def _matrix(self, name: str, rows: int, columns: int, std: float) -> None:
         self.arrays[name] = self._normal(rows, columns, std=std / math.sqrt(rows))
 
+    def _quieten(self, name: str) -> None:
+        self.arrays[name] = self.arrays[name] * self.quiet
+
     def _attention(self, name: str) -> None:
         width = self.size.width
         for part, std in zip("qkvo", (2.1, 2.1, 1.0, self.noise), strict=True):
             self._matrix(f"{name}_W{part}", width, width, std)
             self.arrays[f"{name}_b{part}"] = self._normal(1, width, std=0.05)
-        self.arrays[f"{name}_Wo"] *= self.quiet
+        self._quieten(f"{name}_Wo")
         self._norm(f"{name}_Wo")
 
     def _feed(self, name: str) -> None:
         width, hidden = self.size.width, self.size.hidden
         self._matrix(f"{name}_W1", width, hidden, 1.4)
         self._matrix(f"{name}_W2", hidden, width, self.noise)
-        self.arrays[f"{name}_W2"] *= self.quiet
+        self._quieten(f"{name}_W2")
         self.arrays |= {f"{name}_b1": np.zeros((1, hidden)), f"{name}_b2": self._normal(1, width, std=0.05)}
         self._norm(f"{name}_ffn")
 
     def _unit(self, name: str) -> None:
         width = self.size.width
         self._matrix(f"{name}_W", width, width, 2 * self.noise)
-        self.arrays[f"{name}_W"] *= self.quiet
+        self._quieten(f"{name}_W")
         self._matrix(f"{name}_Wf", width, width, 1.5)
         self.arrays[f"{name}_bf"] = self._normal(1, width, std=0.5)
         self._norm(f"{name}_ffn")

@@ -3,6 +3,7 @@
 npm install --prefix ENGINE @browsermt/bergamot-translator@0.4.9
 scripts/bench firefox FOLDER LINES ENGINE [--precision float32|int8shiftAlphaAll|int8shiftAll] [--limit 100]
 scripts/bench firefox --random tiny|base-memory|base --vocabularies 1|2 --engine ENGINE (see _firefox_agreement.py)
+scripts/bench firefox speed --engine ENGINE (see _firefox_speed.py)
 
 FOLDER is one that `attent import` takes. The engine runs a model of 8 bits in 8 bits alone, one of floats in float32.
 Both translate one sentence at a time on one core, greedily, with at most twice the tokens of the source. The engine's
@@ -22,6 +23,7 @@ from typing import Any
 
 import torch
 from _firefox_agreement import main as agreement
+from _firefox_speed import main as speed
 from _sides import head, table
 
 from attent.runs.config import DType
@@ -55,6 +57,9 @@ def engine(folder: Path, lines: Path, home: Path, precision: str, scratch: Path)
 
 def main() -> None:
     """Translate by both, and print the shares."""
+    if sys.argv[1:2] == ["speed"]:
+        speed(sys.argv[2:])
+        return
     if any(argument.startswith("--random") for argument in sys.argv[1:]):
         agreement(sys.argv[1:])
         return

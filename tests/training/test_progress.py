@@ -65,6 +65,8 @@ def test_what_is_said_is_shown_as_no_terminal_obeys_it() -> None:
         (10, 4.0, 1e-3, ""),
         (10, 5.0, 1e-3, ", 1:23:15 left"),
         (1, 1.0, 0.01, ", 1:39 left"),
+        # the last update may end after the minutes that it was given
+        (5, 43.0, 1.02, ", 0:00 left"),
         (1, 1.0, 0.0, ""),
     ],
 )

@@ -66,7 +66,9 @@ class Progress:
         seconds, update = record["seconds"], record["update"]
         is_estimate = fraction_done >= ESTIMATE_SHARE or (update >= ESTIMATE_UPDATES and seconds >= ESTIMATE_SECONDS)
         remaining = (
-            f", {format_duration(seconds * (1 / fraction_done - 1))} left" if is_estimate and fraction_done > 0 else ""
+            f", {format_duration(seconds * max(1 / fraction_done - 1, 0))} left"
+            if is_estimate and fraction_done > 0
+            else ""
         )
         line = (
             f"update {update}  loss {record['loss']:.4f} nats/{unit}  {record['tokens_per_second']:,.0f} {unit}s/s  "
