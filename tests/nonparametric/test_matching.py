@@ -8,8 +8,7 @@ import torch
 
 from attent.attention import attend
 from attent.attention.backends import bands
-from attent.errors import ArgumentError
-from attent.nonparametric.matching import Equal, StringScore, TrigramCosine, numeric_values, read_entries
+from attent.nonparametric.matching import Equal, TrigramCosine, numeric_values, read_entries
 
 TEXTS = ["banana", "bananas", "Band", "", "Straße", "STRASSE", "ana"]
 
@@ -65,14 +64,6 @@ def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     output = attend(numbers, numbers, numbers, score=score, implementation="tiled")
     expected = torch.softmax(score(numbers[None, None], numbers[None, None])[0, 0], -1) @ numbers
     torch.testing.assert_close(output, expected)
-
-
-def test_what_a_function_says() -> None:
-    numbers = torch.arange(3.0)[None, None, :, None]
-    score = StringScore(["a", "bb", "ccc"], lambda query, key: len(query) - len(key), 2.0)
-    assert score(numbers, numbers)[0, 0].tolist() == [[0.0, -0.5, -1.0], [0.5, 0.0, -0.5], [1.0, 0.5, 0.0]]
-    with pytest.raises(ArgumentError, match=r"^a score of strings must be a finite number, got None for 'a' and 'a'$"):
-        StringScore(["a"], lambda query, key: None, 1.0)(numbers[:, :, :1], numbers[:, :, :1])
 
 
 def test_a_query_sees_its_equals() -> None:

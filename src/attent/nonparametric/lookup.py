@@ -24,7 +24,6 @@ from attent.errors import ArgumentError, ShapeError, check_known, refuse
 from attent.nonparametric.matching import (
     Entries,
     Equal,
-    StringScore,
     TrigramCosine,
     common_kind,
     numeric_values,
@@ -231,9 +230,8 @@ def lookup(
         bandwidth: > 0, a single number or one per feature, in the unit of the numbers, or in days for dates: a key at
             a distance of one bandwidth counts e^(−1/2) times as much as an equal one. "soft" requires it for numbers
             and dates, unless `score` is given.
-        score: with "nearest" and "soft": for numbers and dates, any score of `attend` instead of the Gaussian; for
-            strings, a function (query, key) → number instead of the cosine of their character trigrams.
-        temperature: for strings with "soft", > 0: divides the scores; 0.1 if not given.
+        score: for numbers and dates with "nearest" and "soft": any score of `attend` instead of the Gaussian.
+        temperature: for strings with "soft", > 0: divides the cosines of their character trigrams; 0.1 if not given.
         inverse: look up keys by their values.
 
     Returns:
@@ -275,7 +273,7 @@ def _comparison(
     if method == "exact":
         return *_zeros(queries, keys), "dot", Equal.of(queries.items, keys.items)
     if kind == "strings":
-        return *_strings(queries, keys, method, score, temperature), None
+        return *_strings(queries, keys, method, temperature), None
     return *_vectors(queries, keys, bandwidth, score), None
 
 
@@ -297,7 +295,7 @@ def _zeros(queries: Entries, keys: Entries) -> tuple[Tensor, Tensor]:
 
 
 def _strings(
-    queries: Entries, keys: Entries, method: Method, score: Any, temperature: float | None
+    queries: Entries, keys: Entries, method: Method, temperature: float | None
 ) -> tuple[Tensor, Tensor, Score]:
     """Return queries and keys as indices of their distinct strings, and the score of the strings."""
     index = {text: number for number, text in enumerate(dict.fromkeys((*queries.items, *keys.items)))}
@@ -308,8 +306,6 @@ def _strings(
     is_nearest = method == "nearest"
     if is_nearest or temperature is None:
         temperature = 1.0 if is_nearest else TEMPERATURE
-    if score is not None:
-        return query, key, StringScore(list(index), score, temperature)
     # among keys with the same trigrams, such as those that differ in letter case, an equal one is the nearest
     return query, key, TrigramCosine(list(index), temperature, equal=1.0 if is_nearest else 0.0)
 
@@ -364,10 +360,7 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
             ),
         ),
         (kind == "strings" and bandwidth is not None, "bandwidth is for numbers and dates; strings have a temperature"),
-        (
-            kind == "strings" and score is not None and (not callable(score) or isinstance(score, nn.Module)),
-            f"a score of strings must be a function (query, key) → number, got {score!r}",
-        ),
+        (kind == "strings" and score is not None, "score is for numbers and dates; strings compare by their trigrams"),
         (
             temperature is not None and (is_numeric or method == "nearest"),
             'temperature is for strings with method="soft"',

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from numbers import Real
@@ -315,40 +315,6 @@ class TrigramCosine(Score):
         shift = torch.repeat_interleave(offsets - (lengths.cumsum(0) - lengths), lengths)
         index = torch.arange(len(shift)) + shift
         return self._trigram_ids[index], self._weights[index], lengths
-
-
-class StringScore(Score):
-    """The number that a function returns for two strings, divided by a temperature.
-
-    Args:
-        texts: the strings; queries and keys (B, H, T, 1) are indices into them.
-        function: (query, key) → a number, larger for more similar strings.
-        temperature: τ > 0.
-    """
-
-    def __init__(self, texts: Sequence[str], function: Callable[[str, str], float], temperature: float) -> None:
-        super().__init__()
-        self.texts, self.function, self.temperature = texts, function, temperature
-
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return the scores (1, 1, Tq, Tk) of strings given by index, (1, 1, T, 1) each.
-
-        Raises:
-            ArgumentError: the function returns something other than a finite number.
-        """
-        queries, keys = ([self.texts[int(index)] for index in side[0, 0, :, 0].tolist()] for side in (query, key))
-        scores = [[self._score(query_text, key_text) for key_text in keys] for query_text in queries]
-        return torch.tensor(scores, dtype=query.dtype).reshape(1, 1, len(queries), len(keys)) / self.temperature
-
-    def _score(self, query: str, key: str) -> float:
-        score = self.function(query, key)
-        try:
-            number = float(score)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise ArgumentError(f"a score of strings must be a finite number, got {score!r} for {query!r} and {key!r}")
-        return number
 
 
 def _day(item: Any) -> Any:
