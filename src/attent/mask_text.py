@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attent import registry
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from attent.attention.base import Mask
 
 TERM = re.compile(r"\s*([\w.]+(?::[A-Za-z_]\w*)?)(?::(\d{1,9}(?:,\d{1,9})*))?\s*")
-MASK_FOLDER = Path(__file__).parent / "attention" / "masks"
 # Examples of the masks that take numbers.
 EXAMPLES = {
     "window": "window:2 or window:4,0",
@@ -22,21 +20,6 @@ EXAMPLES = {
     "padding": "padding:5",
     "documents": "documents:0,0,0,1,1",
 }
-
-
-def check_mask(text: str) -> None:
-    """Check the names of masks before slow imports.
-
-    Raises:
-        ArgumentError: the text is neither a mask nor several masks joined by & and |.
-        UnknownNameError: there is no mask with such a name.
-    """
-    for term in re.split(r"[|&]", text):
-        name, _ = _split(term)
-        known_name, _, numbers = name.partition(":")
-        if numbers and known_name in registry.part_names(MASK_FOLDER):
-            raise ArgumentError(f"mask {known_name} takes only numbers, such as {EXAMPLES['window']}, got {name!r}")
-        registry.check("mask", name)
 
 
 def mask_of(text: str) -> Mask:
@@ -48,7 +31,6 @@ def mask_of(text: str) -> Mask:
         ArgumentError: the text is not a mask, or the mask does not accept these numbers.
         UnknownNameError: there is no mask with such a name.
     """
-    check_mask(text)
     either = [[_build(term) for term in terms.split("&")] for terms in text.split("|")]
     return reduce(lambda left, right: left | right, (reduce(lambda left, right: left & right, both) for both in either))
 
@@ -67,6 +49,9 @@ def _build(term: str) -> Mask:
     from attent.attention.masks import MASKS, Documents, Padding, Prefix, Window
 
     name, numbers = _split(term)
+    known_name, _, words = name.partition(":")
+    if words and known_name in MASKS:
+        raise ArgumentError(f"mask {known_name} takes only numbers, such as {EXAMPLES['window']}, got {name!r}")
     part = registry.find("mask", name, registry.with_aliases(dict(MASKS)))
     needs = choices.missing("mask", name)
     match numbers:

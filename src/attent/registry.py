@@ -7,13 +7,11 @@ A part is named after its file, and its class is that name in camel case ("scale
 
 from __future__ import annotations
 
-import ast
 import importlib
 import pkgutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -61,43 +59,6 @@ def with_aliases(classes: dict[str, type[Any]]) -> dict[str, type[Any]]:
 def is_imported(name: str) -> bool:
     """Return whether a name has the form "my.module:Class", whose look-up runs that module's code."""
     return ":" in name
-
-
-def part_names(folder: Path) -> set[str]:
-    """Return the names and aliases of the parts in a folder, read from its files without importing them."""
-    names: set[str] = set()
-    for file in folder.glob("[!_]*.py"):
-        names.add(file.stem)
-        for part in ast.parse(file.read_bytes()).body:
-            if isinstance(part, ast.ClassDef) and part.name == class_name(file.stem):
-                for line in part.body:
-                    match line:
-                        case (
-                            ast.Assign(targets=[ast.Name("aliases")], value=value)
-                            | ast.AnnAssign(target=ast.Name("aliases"), value=ast.expr() as value)
-                        ):
-                            names.update(ast.literal_eval(value))
-    return names
-
-
-def check(kind: str, name: str | None) -> None:
-    """Check the name of a part before slow imports; "my.module:Class" and None pass.
-
-    Args:
-        kind: "score", "normalizer", "mask", "position" or "weighting".
-        name: the name of the part.
-
-    Raises:
-        UnknownNameError: no part has this name.
-        ArgumentError: the name has the form "my.module.Class".
-    """
-    if (
-        name is not None
-        and not is_imported(name)
-        and name not in (names := part_names(Path(__file__).parent / "attention" / f"{kind}s"))
-    ):
-        _refuse_dots(kind, name)
-        raise UnknownNameError(kind, name, names)
 
 
 def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:

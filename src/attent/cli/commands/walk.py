@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent import registry
 from attent.cli.options import NUMBER, Loading
 from attent.cli.output import say, write
 from attent.errors import ArgumentError, refuse
-from attent.mask_text import check_mask
 from attent.setting import Bound, Flag, Help
 from attent.text.sources import check_utf8
 
@@ -114,10 +112,6 @@ def _walk_text(sentence: str, text: TextOptions, *, whole: bool) -> Walk:
     """Return the walk through the attention of a text without a run."""
     if (Path(sentence) / "config.json").is_file():
         raise ArgumentError(f"{sentence} is a run folder, which needs a text: attent walk {sentence} TEXT")
-    for part, name in (("score", text.score), ("normalizer", text.normalizer), ("position", text.position)):
-        registry.check(part, name)
-    if text.mask is not None:
-        check_mask(text.mask)
     # scores and positions are built for the widths, so only a normalizer may lack parameters
     _check_complete("normalizer", text.normalizer)
     from attent.views.walk import split_words
