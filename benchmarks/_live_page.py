@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 
+from attent.attention import choices
+from attent.attention.base import Normalizer
 from attent.tasks.translation.stepwise import StepwiseDecoding
 from attent.text.tokenizer import EOS
 
@@ -34,6 +37,14 @@ def weights_of(translator: Any, text: str) -> torch.Tensor:
     maps = translator.map_of_tokens(translator.read(text).ids, [*tokens, EOS], (*text,), (*pieces,), False)
     # an RNN has one attention
     return maps[LAST if LAST in maps else next(iter(maps))].weights[0]
+
+
+def set_normalizer(model: nn.Module, normalizer: str | Normalizer) -> None:
+    """Set the normalizer of every attention of a model."""
+    part = choices.normalizer(normalizer)
+    for module in model.modules():
+        if isinstance(getattr(module, "normalizer", None), Normalizer):
+            setattr(module, "normalizer", part)  # noqa: B010 - a module's type knows no such attribute
 
 
 def shown(page: Any) -> list[str]:

@@ -103,9 +103,6 @@ def test_a_reader_that_goes_away_hears_no_complaint() -> None:
 
 
 WRONG = {
-    "walk text --mask windoww": "unknown mask 'windoww'; did you mean 'window'?",
-    "walk text --score dott": "unknown score 'dott'",
-    "explore RUN --normalizer softmaxx": "unknown normalizer 'softmaxx'",
     "translate RUN text --beam 0": "--beam must be at least 1, got 0",
     "translate RUN text --n-best 2": "n_best must be at most the beam = 1, got 2",
     "evaluate RUN --source a --target b --beam 0": "--beam must be at least 1, got 0",

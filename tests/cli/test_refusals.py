@@ -149,8 +149,6 @@ LOOKING = {
     "generate GENERATING the --seed -1": "--seed must be at least 0, got -1",
     "generate GENERATING the --max-new-tokens 0": "--max-new-tokens must be at least 1, got 0",
     "generate GENERATING the --copies 99999999": "--copies must be at most 10000, got 99999999",
-    "explore RUN RUN --normalizer hard": "or --normalizer to compare two parts, not both",
-    "explore RUN --score additive": "additive",
     "explore RUN --file nowhere.txt": "--file nowhere.txt is not a file",
     "explore nowhere": "nowhere is not a run folder",
     "explore RUN --port 70000": "65535",

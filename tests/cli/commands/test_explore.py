@@ -42,14 +42,13 @@ def test_a_run_is_served_until_it_is_stopped(attent: Any, run_folder: Path, requ
 def test_two_side_by_side(
     attent: Any, run_folder: Path, filling_folder: Path, requests: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    for options in ((run_folder,), ("--normalizer", "entmax15")):
-        assert attent("explore", run_folder, *options, "--port", 0, "--no-open").code == 0
+    assert attent("explore", run_folder, run_folder, "--port", 0, "--no-open").code == 0
     file = tmp_path / "long.txt"
     file.write_text("the dog was [MASK] .\nthe cat ran .\n", encoding="utf-8")
     assert attent("explore", filling_folder, "--file", file, "--port", 0, "--no-open").code == 0
     names = [[run["name"] for run in about["runs"]] for about in requests]
-    assert names == [["small", "small"], ["small", "small · normalizer entmax15"], ["run"]]
-    assert requests[2]["text"] == "the dog was [MASK] . the cat ran ."
+    assert names == [["small", "small"], ["run"]]
+    assert requests[1]["text"] == "the dog was [MASK] . the cat ran ."
 
 
 COMPUTES = "attent.cli.main()"

@@ -92,7 +92,6 @@ def test_a_language_model_is_explored_as_a_run(
     assert events[1][-1]["tokens"][0] == 6
     probabilities = [tokens[1]["said"]["probability"] for tokens in events]
     assert probabilities[0] != probabilities[2]
-    assert "are for runs" in refused("explore", language_model, "--score", "dot", "--no-open")
 
 
 def test_its_attention_is_shown(attent, folder: Path, tmp_path: Path) -> None:

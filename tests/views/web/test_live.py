@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _live_page import cell, ended, select_head, shown, until, weights_of, written
+from _live_page import cell, ended, select_head, set_normalizer, shown, until, weights_of, written
 
 import attent
-from attent.explorer.loaded_run import swap
 from attent.tasks.loading import load
 from attent.tasks.text_generation.stepwise import StepwiseGeneration
 
@@ -158,7 +157,7 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     page.get_by_label("weights are the").select_option("sparsemax")
     # what the mask acts on is named
     assert page.get_by_label("in self-attention, each reads").is_visible()
-    swap(translator.model, normalizer="sparsemax")
+    set_normalizer(translator.model, "sparsemax")
     ended(page, written(translator, "bad cab")[0])
     select_head(page, 1, 1)
     weights = weights_of(translator, "bad cab")[1]
@@ -167,7 +166,7 @@ def test_the_formula_is_changed_in_every_attention(file: Path, translator: Any, 
     page.locator(".sum", has_text=": the sparsemax of the scores of its row").wait_for()
     assert page.locator(".zoom .legend span").all_inner_texts() == ["0", "1"]
     page.get_by_label("weights are the").select_option("identity")
-    swap(translator.model, normalizer="identity")
+    set_normalizer(translator.model, "identity")
     ended(page, written(translator, "bad cab")[0])
     page.locator(".sum", has_text=": the score itself, which is no weight: it can be negative").wait_for()
     numbers = weights_of(translator, "bad cab")[1]

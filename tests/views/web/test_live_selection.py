@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _live_page import cell, ended, select_head, shown, until, weights_of, written
+from _live_page import cell, ended, select_head, set_normalizer, shown, until, weights_of, written
 
 from attent.attention.normalizers.top_k import TopK
-from attent.explorer.loaded_run import swap
 from attent.tasks.loading import load
 
 pytestmark = pytest.mark.slow
@@ -61,7 +60,7 @@ def test_each_normalizer_has_its_own_formula_where_another_gives_the_same_weight
     alpha = page.locator(".sum output p:nth-child(3)")
     for name in NORMALIZERS:
         page.get_by_label("weights are the").select_option(name)
-        swap(translator.model, normalizer=TopK(2) if name == "top_k" else name)
+        set_normalizer(translator.model, TopK(2) if name == "top_k" else name)
         ended(page, written(translator, "a")[0])
         weight = cell(page, 0, 0)
         said, (score,) = alpha.inner_text(), re.findall(r"= (−?[\d.]+)$", page.inner_text(".sum output p:nth-child(4)"))
@@ -82,7 +81,7 @@ def test_the_strongest_key_is_that_of_the_largest_value_everywhere(file: Path, t
     ended(page, written(translator, "bad cab")[0])
     select_head(page, 1, 0)
     page.get_by_label("weights are the").select_option("identity")
-    swap(translator.model, normalizer="identity")
+    set_normalizer(translator.model, "identity")
     pieces = written(translator, "bad cab")[0]
     ended(page, pieces)
     numbers = weights_of(translator, "bad cab")[0][: len(pieces)]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent import registry
 from attent.cli.options import PretrainedLoading, RunOrModel
 from attent.cli.output import say
 from attent.errors import ArgumentError, refuse
@@ -32,12 +31,10 @@ PATIENCE = 3.0
 
 @dataclass(frozen=True)
 class Exploration:
-    """Options for the initial text, and for a second copy of the run with another part."""
+    """Options for the initial text."""
 
     text: Annotated[str, Help("Initial text.")] = ""
     file: Annotated[str | None, Help("File of the initial text, or of pictures or vectors; or digits.")] = None
-    score: Annotated[str | None, Help("Compare with the same run using this score without parameters.")] = None
-    normalizer: Annotated[str | None, Help("Compare with the same run using this normalizer.")] = None
 
 
 @dataclass(frozen=True)
@@ -63,12 +60,8 @@ def explore(
     texts of tens of thousands of tokens. A language model of Hugging Face generates as a run does; for other models,
     and for a run that captions, the page shows only the text or picture of --text.
     """
-    text, file, score, normalizer = exploration.text, exploration.file, exploration.score, exploration.normalizer
+    text, file = exploration.text, exploration.file
     check_utf8(text, "--text")
-    if second_run is not None and (score or normalizer):
-        raise ArgumentError("give RUN2 to compare two runs, or --score or --normalizer to compare two parts, not both")
-    registry.check("score", score)
-    registry.check("normalizer", normalizer)
     from attent.explorer.explorer import Explorer
     from attent.explorer.server import ExploreServer
     from attent.tasks.pretrained.generator import PretrainedGenerator
@@ -78,17 +71,13 @@ def explore(
         # shows a picture as a Hugging Face model does
         model = stored.tool
     if isinstance(model, PretrainedGenerator):
-        refuse((score or normalizer, "--score and --normalizer are for runs, whose attention takes parts"))
         explorer = _explore_generators(model, (run, second_run), exploration, loading, longest)
     elif model is None:
         loaded_runs, text = _load_runs((run, second_run), exploration, loading)
         explorer = Explorer(loaded_runs, text=text, longest=longest)
     else:
         refuse(
-            (
-                second_run or score or normalizer,
-                "this model cannot be compared: omit RUN2, --score and --normalizer",
-            ),
+            (second_run, "this model cannot be compared: omit RUN2"),
             (bool(text) is (file is not None), "this model needs exactly one text or picture: give --text or --file"),
         )
         explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
@@ -148,9 +137,7 @@ def _load_runs(
     examples, file_text = _read_file(first, exploration.file)
     if exploration.text and file_text:
         raise ArgumentError("give --text or --file, not both")
-    loaded_runs = [first]
-    if second_run or exploration.score or exploration.normalizer:
-        loaded_runs.append(load(second_run or run, score=exploration.score, normalizer=exploration.normalizer))
+    loaded_runs = [first] if second_run is None else [first, load(second_run)]
     return [with_examples(loaded_run, examples) for loaded_run in loaded_runs], exploration.text or file_text
 
 
