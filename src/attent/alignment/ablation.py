@@ -5,26 +5,21 @@ Sources: Michel et al. (2019), §3.2, arXiv 1905.10650; intervals as in Koehn (2
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
-from attent import bounded
 from attent.attention.capture.intervene import head_means, intervene
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.statistics import HeadStatistics
-from attent.errors import ArgumentError, DataError, check_known, first_fault
+from attent.errors import ArgumentError, check_known
 from attent.ops import packed_linear
 from attent.ops.packed_linear import WeightType
-from attent.runs.results import ResultFile, is_there
 
 CHANGES = ("zero", "uniform", "mean")
 # Bootstrap resamples per interval, and the numbers gathered for them at a time.
@@ -35,8 +30,6 @@ SUMMARIZED, AVERAGED = 100, 1000
 MAX_NATS = 700.0
 # Heads listed below the table of costs.
 LISTED = 10
-# Maximum bytes of a file of costs.
-LARGEST = 2**26
 
 
 @dataclass(frozen=True)
@@ -130,9 +123,6 @@ class HeadCost:
     distance: float | None = None
 
 
-_COST = TypeAdapter(HeadCost)
-
-
 def head_summaries(judge: HeadJudge) -> dict[tuple[str, int], HeadSummary]:
     """Return a summary of every head, by module path and head index, averaged over the first examples.
 
@@ -218,62 +208,20 @@ def resampled_sums(statistics: np.ndarray) -> np.ndarray:
     return np.concatenate([statistics[generator.integers(count, size=(rows, count))].sum(1) for rows in sizes])
 
 
-def judge_heads(
-    judge: HeadJudge, change: str, say: Callable[[str], None], out: Path | None = None, settings: Any = None
-) -> tuple[Ablation, list[HeadCost]]:
-    """Measure the costs of all heads, and save them as JSON lines.
-
-    The first line of the file holds the settings. If the file is incomplete, only the missing heads are evaluated; see
-    `attent.runs.results.ResultFile`.
+def judge_heads(judge: HeadJudge, change: str, say: Callable[[str], None]) -> tuple[Ablation, list[HeadCost]]:
+    """Measure the costs of all heads.
 
     Args:
         judge: evaluates the model.
         change: see `Ablation`.
         say: shows the progress to the user.
-        out: the file; none by default.
-        settings: the settings that the costs depend on, JSON-serializable.
-
-    Raises:
-        ArgumentError: the file was made with other settings.
-        DataError: the file is damaged.
-        RunError: the file cannot be written, or another process is writing it.
     """
-    is_new, header = out is not None and not is_there(out), json.dumps(settings, sort_keys=True)
-    with ResultFile(out, settings, resume=True) if is_new and out is not None else nullcontext() as results:
-        costs = {} if out is None else _read_costs(out if results is None else results.draft, header)
-        ablation, summaries = Ablation(judge, change), head_summaries(judge)
-        say(f"{len(summaries)} heads, {len(costs)} of them evaluated before, on {len(judge):,} examples")
-        if results is not None and not costs:
-            results.write(header)
-        for number, (key, summary) in enumerate(summaries.items(), start=1):
-            if key in costs:
-                continue
-            cost = costs[key] = ablation.cost(*key, summary)
-            if results is not None:
-                results.write(json.dumps(asdict(cost)))
-                results.commit([], is_complete=True)
-            say(f"{number} of {len(summaries)}: {cost.module}, head {cost.head}")
-        if results is not None:
-            results.finish()
-    return ablation, [costs[key] for key in summaries]
-
-
-def _read_costs(path: Path, header: str) -> dict[tuple[str, int], HeadCost]:
-    """Return the costs in a file by module and head; none if it is empty."""
-    try:
-        lines = bounded.read_text(path, LARGEST).splitlines()
-    except (OSError, DataError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
-    if lines and lines[0] != header:
-        raise ArgumentError(f"{path} belongs to another run, other examples or other settings: name another file")
-    costs: dict[tuple[str, int], HeadCost] = {}
-    for number, line in enumerate(lines[1:], start=2):
-        try:
-            cost = _COST.validate_json(line)
-        except ValidationError as error:
-            raise DataError(f"{path}, line {number} is damaged: {first_fault(error)}") from error
-        costs[cost.module, cost.head] = cost
-    return costs
+    ablation, summaries, costs = Ablation(judge, change), head_summaries(judge), list[HeadCost]()
+    say(f"{len(summaries)} heads on {len(judge):,} examples")
+    for (module, head), summary in summaries.items():
+        costs.append(ablation.cost(module, head, summary))
+        say(f"{len(costs)} of {len(summaries)}: {module}, head {head}")
+    return ablation, costs
 
 
 def ranked(costs: Iterable[HeadCost]) -> list[HeadCost]:

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
-
-from attent.alignment.ablation import Ablation
 
 SOURCES = ["fr | mardi 3 mars 2026", "en | 3/3/26", "en | March 5, 2020"]
 TARGETS = ["2026-03-03", "2026-03-03", "2020-03-05"]
@@ -24,6 +21,7 @@ def test_heads_are_ranked_by_their_cost(attent, run_folder: Path, files: list[Pa
     source, target = files
     done = attent("ablate", run_folder, source, "--target", target)
     assert done.code == 0
+    assert done.err[:2] == ["12 heads on 3 examples", "1 of 12: encoder.layers.0.self_attention, head 0"]
     assert done.out[0].startswith("loss ")
     assert done.out[0].endswith(" nats per token on 3 examples; cost of setting a head to zero:")
     modules = [line.split()[0] for line in done.out[2:8]]
@@ -32,62 +30,6 @@ def test_heads_are_ranked_by_their_cost(attent, run_folder: Path, files: list[Pa
     costs = [head["cost"] for head in as_json["heads"]]
     assert len(costs) == 12 and costs == sorted(costs, reverse=True)
     assert as_json["heads"][0].keys() == {"module", "head", "score", "cost", "low", "high", "entropy", "distance"}
-
-
-@pytest.mark.needs_native
-def test_the_heads_of_one_type_of_weights_are_not_those_of_another(
-    attent, run_folder: Path, files: list[Path], tmp_path: Path
-) -> None:
-    run, (source, target), out = tmp_path / "run", files, tmp_path / "heads.jsonl"
-    shutil.copytree(run_folder, run)
-    command = ("ablate", run, source, "--target", target, "--out", out)
-    assert attent(*command).code == 0
-    assert "dtype" not in json.loads(out.read_text(encoding="utf-8").split("\n")[0])
-    assert attent("quantize", run).code == 0
-    done = attent(*command)
-    assert done.code == 2 and f"{out} belongs to another run, other examples or other settings" in done.err[-1]
-    out.unlink()
-    assert attent(*command).code == 0
-    assert json.loads(out.read_text(encoding="utf-8").split("\n")[0])["dtype"] == "int8"
-
-
-def test_a_command_that_was_killed_goes_on(
-    attent, run_folder: Path, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, target = files
-    out, judged = tmp_path / "heads.jsonl", list[tuple[str, int]]()
-    cost = Ablation.cost
-
-    def counted(ablation: Ablation, module: str, head: int, *rest: object) -> object:
-        judged.append((module, head))
-        if len(judged) == 6:
-            raise KeyboardInterrupt
-        return cost(ablation, module, head, *rest)  # pyright: ignore[reportArgumentType]
-
-    monkeypatch.setattr(Ablation, "cost", counted)
-    command = ("ablate", run_folder, source, "--target", target, "--out", out)
-    assert attent(*command).code == 130
-    assert not out.exists()
-    draft = tmp_path / "heads.jsonl.part"
-    with draft.open("a", encoding="utf-8") as file:
-        file.write('{"module": "a line that a kill cut sh')
-    assert "heads.jsonl.part is from another run or from other options" in attent(*command, "--change", "mean").err[-1]
-    whole = attent(*command)
-    assert whole.code == 0
-    assert len(judged) == 6 + 12 - 5
-    assert "12 heads, 5 of them evaluated before, on 3 examples" in whole.err
-    assert len(out.read_text(encoding="utf-8").splitlines()) == 13
-    assert attent(*command).out == whole.out
-    assert len(judged) == 13
-    # of other lines, or another change
-    refusal = f"attent: {out} belongs to another run, other examples or other settings: name another file"
-    assert attent(*command, "--change", "uniform").err == [refusal]
-    source.write_text("\n".join([*SOURCES[:2], "en | 4/4/24"]) + "\n", encoding="utf-8")
-    assert attent(*command).err == [refusal]
-    source.write_text("\n".join(SOURCES) + "\n", encoding="utf-8")
-    out.write_text(out.read_text(encoding="utf-8") + '{"module": 3}\n', encoding="utf-8")
-    done = attent(*command)
-    assert done.err[0].startswith(f"attent: {out}, line 14 is damaged: ")
 
 
 @pytest.mark.slow

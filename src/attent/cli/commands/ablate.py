@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,7 +39,6 @@ def ablate(
     ] = None,
     change: Annotated[HeadChanges, Help("Replacement of a head's weights, as in attent.intervene.")] = HeadChanges.zero,
     limit: Annotated[int | None, Bound(1), Help("Maximum number of examples; no limit unless given.")] = None,
-    out: Annotated[Path | None, Help("File for each head's result, from which the same command resumes.")] = None,
     as_json: Json = False,
 ) -> None:
     """Rank the heads of a run by how much worse it is without each of them.
@@ -64,26 +62,11 @@ def ablate(
         ("beam" in search.values and metric != "bleu", "--beam is for --metric bleu"),
     )
     from attent.alignment.ablation import cost_lines, judge_heads, ranked
-    from attent.ops import packed_linear
-    from attent.runs.folder import MODEL
-    from attent.runs.weights import digest
 
     metric = task.metric(metric)
     options = {"target": target, "search": settings} if has_references else {}
     judge = task.judge(stored, file, metric, say, limit=limit, **options)
-    # of packed weights, layers are evaluated in float32, but embeddings and logits are not
-    kind = packed_linear.kind_of(judge.model)
-    facts = {
-        "format": 1,
-        "weights": digest(run / MODEL),
-        "examples": [digest(Path(name)) if Path(name).is_file() else name for name in files],
-        "limit": limit,
-        "metric": metric,
-        "change": change.value,
-        **({} if kind is packed_linear.WeightType.FLOAT32 else {"dtype": kind.name.lower()}),
-        **({"beam": settings.beam} if metric == "bleu" else {}),
-    }
-    ablation, costs = judge_heads(judge, change.value, say, out, facts)
+    ablation, costs = judge_heads(judge, change.value, say)
     if as_json:
         write(json.dumps(_values(ablation, ranked(costs)), indent=2))
         return
