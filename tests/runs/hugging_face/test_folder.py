@@ -90,7 +90,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "ssru": (
         tensors(lambda tensor: tensor | {"model.decoder.layers.0.rnn.weight": torch.zeros(2)}),
-        r"a recurrent decoder \(SSRU\)",
+        r"a recurrent decoder \(SSRU\), which attent reads from Marian's own files alone",
     ),
     "whole numbers": (tensors(lambda own: own | {SHARED: own[SHARED].to(torch.int8)}), "must contain floating-point"),
     "not finite": (tensors(lambda own: own | {SHARED: own[SHARED] / 0}), "not finite"),

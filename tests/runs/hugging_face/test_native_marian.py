@@ -354,7 +354,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "cell": (replaced(b"dec-cell: ssru", b"dec-cell: lstm"), "dec-cell must be 'ssru'"),
     "norm": (replaced(b"postprocess: dan", b"postprocess: da "), "postprocess must be 'dan'"),
     "name": (replaced(b"decoder_l1_rnn_Wf\0", b"decoder_l1_rnn_Wx\0"), "belongs to a recurrent decoder"),
-    "bomb": (lambda folder: (folder / "model.enfr.bin.gz").write_bytes(gzip.compress(bytes(2**24))), "bytes unpacked"),
+    "bomb": (lambda folder: (folder / "model.enfr.bin.gz").write_bytes(gzip.compress(bytes(2**27))), "bytes unpacked"),
     "alignment": (replaced(b"alignment-layer: last", b"alignment-layer: 0003"), "must be 'last' or from 1 to 2"),
     "no bias": (replaced(b"decoder_ff_logit_out_b\0", b"decoder_ff_logit_out_c\0"), "cannot be omitted"),
     "not a zip": (lambda folder: other_model(folder, b"PK\3\4" + bytes(99)), "other.npz is damaged"),

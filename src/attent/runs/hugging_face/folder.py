@@ -32,8 +32,9 @@ LARGEST_TEXT = 2**22
 # Pickled files, and files in Marian's own format.
 PICKLED = "pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt"
 MARIAN = "decoder.yml", "*.npz", "model.*.bin", "model.*.bin.gz"
-# Parts of tensor names, and the decoders that they belong to, which attent does not support.
-FOREIGN = {"ssru": "a recurrent decoder (SSRU)", "rnn": "a recurrent decoder (SSRU)", "aan": "average attention (AAN)"}
+# Parts of tensor names, and the decoders that they belong to.
+SSRU_DECODER = "a recurrent decoder (SSRU), which attent reads from Marian's own files alone"
+FOREIGN = {"ssru": SSRU_DECODER, "rnn": SSRU_DECODER, "aan": "average attention (AAN), which attent does not support"}
 
 
 class SourceFolder:
@@ -215,9 +216,7 @@ class SourceWeights:
         for name, shape in self.shapes.items():
             if name not in expected and name not in optional:
                 foreign = next((kind for part, kind in FOREIGN.items() if part in name.lower()), None)
-                reason = (
-                    f"belongs to {foreign}, which attent does not support" if foreign else "has no place in its model"
-                )
+                reason = f"belongs to {foreign}" if foreign else "has no place in its model"
                 raise self._folder.error(f"{name} {reason}")
             shape_expected = expected.get(name, optional.get(name))
             if shape != shape_expected:

@@ -43,10 +43,11 @@ from attent.runs.hugging_face.layout import (
     layer_names,
     offset_positions,
 )
+from attent.text.readers import max_unpacked
 from attent.text.tokenizers import EOS_PIECE, UNK_PIECE, SentencePieceTokenizer, processor_of
 
-# Maximum bytes of a model, how many times its size a compressed file may grow to, and axes of a parameter.
-LARGEST, GROWTH, MANY_AXES = 2**32, 16, 8
+# Maximum bytes of a model, and axes of a parameter.
+LARGEST, MANY_AXES = 2**32, 8
 # Types of numbers in a .bin file by Marian's codes. Matrices of 8 bits are followed by their multiplier.
 WITH_MULTIPLIER = 0x4101
 TYPES = {0x0404: np.dtype("<f4"), 0x0402: np.dtype("<f2"), 0x0101: np.dtype("i1"), WITH_MULTIPLIER: np.dtype("i1")}
@@ -159,7 +160,7 @@ class MarianFolder(SourceFolder):
             with open_regular(self.path / name) as file:
                 if not name.endswith(".gz"):
                     return bytes_of(file, limit)
-                limit = min(limit, GROWTH * (self.path / name).stat().st_size)
+                limit = min(limit, max_unpacked((self.path / name).stat().st_size))
                 with gzip.open(file) as unpacked:
                     content = unpacked.read(limit + 1)
         except (OSError, EOFError, zlib.error, DataError) as error:
@@ -284,7 +285,7 @@ def read_binary(content: bytes) -> tuple[dict[str, np.ndarray], bool]:
 def read_zipped(content: bytes) -> tuple[dict[str, np.ndarray], bool]:
     """Return the parameters in a .npz file by name; they have floats. Errors as for `read_binary`."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        if sum(entry.file_size for entry in archive.infolist()) > GROWTH * len(content):
+        if sum(entry.file_size for entry in archive.infolist()) > max_unpacked(len(content)):
             raise DataError("it is too large unpacked")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         # what is no array, or no numbers, is an error of a value here
