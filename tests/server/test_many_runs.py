@@ -28,6 +28,7 @@ from attent.server.engines import TranslatedSentence, TranslationWork, languages
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings
 from attent.tasks.translation.alignment import Alignment
+from attent.tasks.translation.confidence import Confidence
 from attent.tasks.translation.translator import Translator, load
 from attent.text.tokenizer import CharTokenizer
 
@@ -238,7 +239,8 @@ def test_a_sentence_that_cannot_be_translated_further_fails_alone(
 
     monkeypatch.setattr(second, "read", read_but_one)
     work = TranslationWork(catalog.use(entry_of(catalog, "en", "es")), SearchSettings())
-    results = work.continued([TranslatedSentence(("a",)), TranslatedSentence((refused,)), TranslatedSentence(("b",))])
+    first = [TranslatedSentence((text,)) for text in ("a", refused, "b")]
+    results = work.continued(first, ["x", "y", "z"])
     assert [isinstance(result, TranslatedSentence) for result in results] == [True, False, True]
     assert str(results[1]).endswith("no room for it")
 
@@ -276,3 +278,22 @@ def test_a_run_that_cannot_be_loaded_is_an_error_of_its_requests_alone(client: T
     assert answer.status_code == 503 and answer.json() == {"error": "de → en cannot be loaded now"}
     assert time.monotonic() - begin < 5
     assert ask(client, q="a", target="en")
+
+
+def test_confidence_through_a_third_language_is_that_in_both(
+    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator_of(catalog, entry_of(catalog, "en", "es"))
+    second = Confidence(0.5, (("b", 0.9),), ("second",))
+    monkeypatch.setattr(
+        TranslationWork, "judged", lambda self, lists, items: [item._replace(confidence=second) for item in items]
+    )
+    first = TranslatedSentence(("a",), confidence=Confidence(0.8, (("a", 0.7),), ("first",)))
+    low = TranslatedSentence(("x",), confidence=Confidence(0.1), is_translated=False)
+    run = catalog.use(entry_of(catalog, "en", "es"))
+    for minimum, is_translated in ((0.3, True), (0.45, False)):
+        work = TranslationWork(run, SearchSettings(), minimum_confidence=minimum)
+        result, kept = work.continued([first, low], ["the source", "x"])
+        assert kept is low
+        assert result.confidence == Confidence(0.4, (("b", 0.9),), ("first", "second"))
+        assert result.is_translated == is_translated and (result.texts == ("the source",)) != is_translated

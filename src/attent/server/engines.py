@@ -1,35 +1,27 @@
-"""The runs that a server uses, by language pair; a run that changes on disk is reloaded."""
+"""The translation of a server's batches, by a run or by two runs through a third language."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from attent.documents.inline import untranslated
-from attent.errors import ArgumentError, AttentError, RunError
-from attent.runs.config import read_config
-from attent.runs.snapshot import Stamp, UnsettledError, is_bound, snapshot, stamp_of
 from attent.search.search import SourceText, Translation
 from attent.search.settings import SearchSettings
-from attent.server.errors import invalid
+from attent.server.catalog import ServedRun
+from attent.server.errors import RequestError, invalid
 from attent.tasks.translation.alignment import Alignment
-from attent.tasks.translation.confidence import NOT_CALIBRATED, Confidence
+from attent.tasks.translation.confidence import DECIMALS, NOT_CALIBRATED, Confidence
 from attent.tasks.translation.glossary import Glossary
-from attent.tasks.translation.term_search import TermSearch, check_terms
-from attent.tasks.translation.translator import Translator, load
+from attent.tasks.translation.term_search import TermSearch
 from attent.text.text import Link
 from attent.text.units import Span
 
-# Seconds without changes after which a run without digests is considered complete.
-QUIET = 2.5
-# Seconds until the next attempt to load a run that failed and has not changed: the first delay, doubled after each
-# failure up to the last.
-FIRST_DELAY, LAST_DELAY = 1.0, 30.0
 # Maximum tokens of a sentence to align: the weights take memory proportional to the product of both lengths.
 MAX_ALIGNED = 2_048
+# A word or a character span.
+Side = TypeVar("Side", int, Span)
 
 
 class TranslatedSentence(NamedTuple):
@@ -58,25 +50,6 @@ class TranslatedSentence(NamedTuple):
         return {"text": self.texts[0], **vars(self.confidence), "translated": self.is_translated}
 
 
-@dataclass(frozen=True, eq=False)
-class ServedRun:
-    """A loaded run.
-
-    Args:
-        path: its folder.
-        source: the code of its source language.
-        target: the code of its target language.
-        translator: the translator loaded from it.
-        stamp: the stamp of its files, taken before it was loaded.
-    """
-
-    path: Path
-    source: str
-    target: str
-    translator: Translator
-    stamp: Stamp
-
-
 @dataclass(frozen=True)
 class TranslationWork:
     """A request to a run; sentences with equal work may share a batch.
@@ -90,6 +63,7 @@ class TranslationWork:
             is sent early.
         glossary: terms with fixed translations; None without one.
         minimum_confidence: the confidence, 0 to 1, below which a sentence stays untranslated; None to compute none.
+        then: the work that translates the results into another language; None if they are in the target language.
     """
 
     run: ServedRun
@@ -98,20 +72,54 @@ class TranslationWork:
     part: int = 0
     glossary: Glossary | None = None
     minimum_confidence: float | None = None
+    then: TranslationWork | None = None
 
-    def __call__(self, texts: Sequence[str | SourceText]) -> list[TranslatedSentence]:
-        """Translate sentences."""
+    def __call__(self, texts: Sequence[str | SourceText]) -> list[TranslatedSentence | RequestError]:
+        """Translate sentences; an error is the result of a sentence that `then` cannot translate."""
         translator = self.run.translator
         search = translator.search if self.glossary is None else TermSearch(translator, self.glossary)
         n_best_lists = search(texts, self.settings)
-        return self.judged(n_best_lists, self.linked(n_best_lists))
+        sentences = self.judged(n_best_lists, self.linked(n_best_lists))
+        return [*sentences] if self.then is None else self.then.continued(sentences, texts)
+
+    def continued(
+        self, sentences: Sequence[TranslatedSentence], originals: Sequence[str | SourceText]
+    ) -> list[TranslatedSentence | RequestError]:
+        """Translate translations further, and join the links and the confidence of both."""
+        sources: list[SourceText | TranslatedSentence | RequestError] = []
+        for sentence in sentences:
+            try:
+                sources.append(self.read(sentence.texts[0]) if sentence.is_translated else sentence)
+            except RequestError as error:
+                sources.append(error)
+        further = iter(self([source for source in sources if isinstance(source, SourceText)]))
+        return [
+            self._joined(first, next(further), original) if isinstance(source, SourceText) else source
+            for first, source, original in zip(sentences, sources, originals, strict=True)
+        ]
+
+    def _joined(
+        self, first: TranslatedSentence, second: TranslatedSentence | RequestError, original: str | SourceText
+    ) -> TranslatedSentence | RequestError:
+        """Return a translation of a translation, with the links from the original sentence."""
+        if isinstance(second, RequestError):
+            return second
+        confidence = second.confidence
+        if confidence and first.confidence:
+            both = round(first.confidence.confidence * confidence.confidence, DECIMALS)
+            confidence = Confidence(both, confidence.words, first.confidence.warnings + confidence.warnings)
+            if not second.is_translated or confidence.problem(self.minimum_confidence):
+                return _untranslated(original if isinstance(original, str) else original.original, confidence)
+        spans = [_through(first.spans[0], of_text) for of_text in second.spans]
+        return second._replace(links=_through(first.links, second.links), spans=spans, confidence=confidence)
 
     def __hash__(self) -> int:
         """Return a hash that equal works share.
 
         Only the settings that a request can choose are hashed, as hashing all of them is slow.
         """
-        return hash((self.run, self.settings.beam, self.settings.n_best, self.unit, self.part, self.glossary))
+        own = self.run, self.settings.beam, self.settings.n_best, self.unit, self.part
+        return hash((*own, self.glossary, self.then))
 
     def linked(self, n_best_lists: Sequence[Sequence[Translation]]) -> list[TranslatedSentence]:
         """Return translations with links: between words for the best ones only, between characters for all."""
@@ -157,185 +165,21 @@ class TranslationWork:
         return source
 
 
-@dataclass
-class _Attempt:
-    """The attempts to load a run that has changed.
-
-    Args:
-        stamp: the stamp of its files.
-        begin: the time when the stamp was first seen, in seconds on the monotonic clock.
-        due: the time of the next attempt, on the same clock.
-        delay: the seconds to wait after the next failure.
-        problems: the problems that were already logged.
-    """
-
-    stamp: Stamp
-    begin: float
-    due: float
-    delay: float
-    problems: set[str]
+def languages_of(work: TranslationWork) -> tuple[str, str]:
+    """Return the languages of a work's first run; requests of different languages take turns."""
+    return work.run.source, work.run.target
 
 
-class RunCatalog:
-    """The runs of a server, loaded from copies of their folders, so that writing to a folder does not change answers.
-
-    Args:
-        paths: the run folders.
-        languages: the (source, target) of each run; None to use those of its config.
-        load_run: loads the translator of a folder; the folder is deleted afterwards.
-
-    Raises:
-        ArgumentError: a run has no languages, or two runs have the same.
-        RunError: a run cannot be loaded.
-    """
-
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        languages: Sequence[tuple[str, str] | None],
-        load_run: Callable[[Path], Translator] = load,
-    ) -> None:
-        self._load, self._attempts = load_run, dict[tuple[str, str], _Attempt]()
-        # pairs whose languages come from the run's config
-        self._named = set[tuple[str, str]]()
-        self._glossaries: dict[tuple[str, str], Glossary] = {}
-        self._runs: dict[tuple[str, str], ServedRun] = {}
-        for path, pair in zip(paths, languages, strict=True):
-            stamp = stamp_of(path)
-            with snapshot(path, stamp) as copy:
-                source, target = pair or _languages_of(copy)
-                if (source, target) in self._runs:
-                    raise ArgumentError(
-                        f"{self._runs[source, target].path} and {path} both translate {source} to {target}: serve one "
-                        "of them"
-                    )
-                self._runs[source, target] = ServedRun(path, source, target, load_run(copy), stamp)
-            if pair is None:
-                self._named.add((source, target))
-        targets: dict[str, list[str]] = {}
-        for source, target in sorted(self._runs):
-            targets.setdefault(source, []).append(target)
-        self._sources: Mapping[str, list[str]] = targets
-
-    @property
-    def runs(self) -> list[ServedRun]:
-        """The loaded runs, in the order given on the command line."""
-        return list(self._runs.values())
-
-    @property
-    def sources(self) -> Mapping[str, list[str]]:
-        """The source languages in alphabetical order, each with its target languages."""
-        return self._sources
-
-    def find(self, source: str, target: str) -> ServedRun | None:
-        """Return the run from one language to another, if there is one."""
-        return self._runs.get((source, target))
-
-    def add_glossary(self, run: ServedRun, glossary: Glossary) -> None:
-        """Use a glossary for a run and for the runs that replace it."""
-        self._glossaries[run.source, run.target] = glossary
-
-    def glossary(self, run: ServedRun) -> Glossary | None:
-        """Return the glossary of a run, if it has one."""
-        return self._glossaries.get((run.source, run.target))
-
-    def reload(self, say: Callable[[str], None]) -> None:
-        """Reload runs that have changed on disk; if one cannot be loaded, the loaded one stays in use.
-
-        Pending requests keep the run that they started with. A failed load is retried when the folder changes, and
-        otherwise at increasing intervals.
-
-        Args:
-            say: writes a line to the log; called once for each distinct problem.
-        """
-        for pair, run in list(self._runs.items()):
-            stamp, attempt, now = stamp_of(run.path), self._attempts.get(pair), time.monotonic()
-            if stamp == run.stamp:
-                self._attempts.pop(pair, None)
-                continue
-            if attempt is None or attempt.stamp != stamp:
-                attempt = _Attempt(stamp, now, now, FIRST_DELAY, attempt.problems if attempt else set())
-                self._attempts[pair] = attempt
-            if now < attempt.due:
-                continue
-            try:
-                self._runs[pair] = self._replacement(pair, run, attempt)
-            except UnsettledError:
-                # retried at the next round, with its new stamp or once it has been quiet
-                pass
-            # anything that a library raises, such as an out-of-memory error
-            except Exception as error:
-                attempt.due, attempt.delay = time.monotonic() + attempt.delay, min(2 * attempt.delay, LAST_DELAY)
-                problem = (
-                    str(error)
-                    if isinstance(error, AttentError | OSError)
-                    else f"unexpected {type(error).__name__}: {error}"
-                )
-                line = " ".join(problem.split())
-                if line not in attempt.problems:
-                    attempt.problems.add(line)
-                    say(f"{run.path} has changed, and cannot be loaded: {line}; the run loaded before stays in use")
-            else:
-                del self._attempts[pair]
-                say(f"{run.path} has changed, and was loaded again")
-
-    def _replacement(self, pair: tuple[str, str], run: ServedRun, attempt: _Attempt) -> ServedRun:
-        """Load a run that has changed.
-
-        Raises:
-            ArgumentError: it cannot generate a term of the glossary.
-            RunError: it cannot be loaded, or its languages have changed.
-            UnsettledError: it may be incomplete.
-        """
-        with snapshot(run.path, attempt.stamp) as copy:
-            if time.monotonic() < (quiet := attempt.begin + QUIET) and _has_no_digests(copy):
-                attempt.due = quiet
-                raise UnsettledError(f"{run.path} has no digests and may still be changing")
-            if pair in self._named and (languages := _languages_of(copy)) != pair:
-                raise RunError(
-                    f"{run.path} now translates {languages[0]} to {languages[1]}, not {run.source} to {run.target}"
-                )
-            translator = self._load(copy)
-            if glossary := self._glossaries.get(pair):
-                check_terms(glossary, translator.target_tokenizer)
-            return ServedRun(run.path, *pair, translator, attempt.stamp)
-
-
-def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
-    """Parse pairs of languages, each written as en:de.
-
-    Raises:
-        ArgumentError: a pair has another form.
-    """
-    from attent.text.settings import check_language
-
-    result = []
-    for pair in pairs:
-        source, colon, target = pair.partition(":")
-        if not colon:
-            raise ArgumentError(f"--languages must be SOURCE:TARGET for each run, such as en:de, got {pair!r}")
-        result.append((check_language(source), check_language(target)))
-    return result
+def _through(first: Sequence[tuple[Side, Side]], second: Sequence[tuple[Side, Side]]) -> list[tuple[Side, Side]]:
+    """Join links (a, b) and (b, c) to links (a, c), in the order of c and then of a."""
+    begins: dict[Side, list[Side]] = {}
+    for source, middle in first:
+        begins.setdefault(middle, []).append(source)
+    links = {(source, target) for middle, target in second for source in begins.get(middle, ())}
+    return sorted(links, key=lambda link: (link[1], link[0]))
 
 
 def _untranslated(text: str, confidence: Confidence) -> TranslatedSentence:
     """Return a sentence as its own translation, with each word linked to itself."""
     links = [(word, word) for word in range(len(text.split()))]
     return TranslatedSentence((text,), links, [untranslated(text).links], confidence, is_translated=False)
-
-
-def _has_no_digests(path: Path) -> bool:
-    try:
-        return not is_bound(path)
-    # loading reports the problem
-    except RunError:
-        return False
-
-
-def _languages_of(path: Path) -> tuple[str, str]:
-    config = read_config(path)
-    if config.source_language is None or config.target_language is None:
-        raise ArgumentError(
-            f"{path} does not name its languages: pass --languages, such as en:de, once for each run in order"
-        )
-    return config.source_language, config.target_language

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from attent.documents.html import MarkedText, parse_html
 from attent.documents.inline import AlignedText
@@ -15,9 +15,10 @@ from attent.documents.pipeline import render
 from attent.errors import ArgumentError
 from attent.search.search import SourceText
 from attent.search.settings import SearchSettings
-from attent.server.batcher import Batcher, prepare
+from attent.server.batcher import LOADER, Batcher, prepare
+from attent.server.catalog import ColdRunError, RunCatalog
 from attent.server.document_processes import DocumentProcesses
-from attent.server.engines import RunCatalog, ServedRun, TranslatedSentence, TranslationWork
+from attent.server.engines import TranslatedSentence, TranslationWork
 from attent.server.errors import RequestError, invalid
 from attent.server.settings import ServerSettings
 from attent.tasks.translation.confidence import NOT_CALIBRATED
@@ -27,6 +28,7 @@ from attent.text.sentences import Detection, LanguageDetector, SplitText, split_
 from attent.text.text import Link
 
 AUTO = "auto"
+Value = TypeVar("Value")
 Format = Literal["text", "html"]
 
 
@@ -39,6 +41,7 @@ class TranslatedText(NamedTuple):
         links: links between the space-separated words of both texts, counted from 0; empty unless requested, and for
             HTML.
         detection: its language, if that was to be detected.
+        pivot: the language through which it was translated, if there is no run for the pair.
         confidences: its translated sentences with the confidence in each, for JSON; empty unless requested.
     """
 
@@ -46,6 +49,7 @@ class TranslatedText(NamedTuple):
     alternatives: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
     detection: Detection | None = None
+    pivot: str | None = None
     confidences: tuple[dict[str, Any], ...] = ()
 
 
@@ -109,16 +113,23 @@ class TranslationService:
         settings: the server's settings.
         catalog: the runs.
         batcher: the queue that translates sentences in batches.
+        say: writes a line to the log.
 
     Raises:
-        ArgumentError: the settings have a minimum confidence, and a run is not calibrated.
+        ArgumentError: the settings have a minimum confidence, and a loaded run is not calibrated.
     """
 
-    def __init__(self, settings: ServerSettings, catalog: RunCatalog, batcher: Batcher) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        catalog: RunCatalog,
+        batcher: Batcher,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         for run in catalog.runs if settings.minimum_confidence else ():
             if run.translator.calibration is None:
                 raise ArgumentError(f"--minimum-confidence needs {NOT_CALIBRATED.replace('RUN', str(run.path))}")
-        self.settings, self.catalog, self.batcher = settings, catalog, batcher
+        self.settings, self.catalog, self.batcher, self._say = settings, catalog, batcher, say
         self.detect = LanguageDetector(catalog.sources).detect
         self.documents = DocumentProcesses()
 
@@ -147,17 +158,40 @@ class TranslationService:
             raise RequestError(400, f"{source} is not supported")
         if not any(target in targets for targets in sources.values()):
             raise RequestError(400, f"{target} is not supported")
-        if source != AUTO:
-            self._run(source, target)
+        if source not in (AUTO, target) and not self.catalog.route(source, target):
+            names = f"{language_name(target)} ({target})", f"{language_name(source)} ({source})"
+            raise RequestError(400, f"{names[0]} is not available as a target language from {names[1]}")
 
-    def find_works(self, source: str, target: str) -> tuple[TranslationWork, TranslationWork]:
-        """Return the work for a document's sentences without and with markup (the latter aligned), for the same run.
+    async def find_works(self, source: str, target: str) -> tuple[TranslationWork, TranslationWork]:
+        """Return the work for a document's sentences without and with markup (the latter aligned), for the same runs.
 
         Raises:
-            RequestError: there is no run from one language to the other.
+            RequestError: there is no run from one language to the other, or it cannot be loaded.
         """
-        run = self._run(source, target)
-        return self._work(run, TranslationOptions()), self._work(run, TranslationOptions(format="html"))
+        return await self._with_runs(
+            0,
+            lambda: (
+                self._work(source, target, TranslationOptions()),
+                self._work(source, target, TranslationOptions(format="html")),
+            ),
+        )
+
+    async def _with_runs(self, size: int, function: Callable[..., Value], *arguments: object) -> Value:
+        """Return the result of `prepare`, after loading the runs that the function needs.
+
+        Raises:
+            RequestError: a run cannot be loaded now.
+        """
+        while True:
+            try:
+                return await prepare(size, function, *arguments)
+            except ColdRunError as cold:
+                loading = asyncio.get_running_loop().run_in_executor(LOADER, self.catalog.load, cold.entry)
+                try:
+                    await loading
+                except Exception as error:
+                    self._say(f"{cold.entry.path} cannot be loaded: {error}")
+                    raise RequestError(503, f"{cold.entry} cannot be loaded now") from error
 
     async def translate(
         self, texts: Sequence[str], source: str, target: str, options: TranslationOptions | None = None
@@ -177,7 +211,7 @@ class TranslationService:
         self.batcher.check_room()
         options = options or TranslationOptions()
         size = sum(map(len, texts))
-        prepared = await prepare(size, self._prepare, texts, source, target, options)
+        prepared = await self._with_runs(size, self._prepare, texts, source, target, options)
         # all sentences of the same run are queued together: a request is accepted or refused as a whole
         groups: dict[TranslationWork, list[SourceText]] = {}
         for text in prepared:
@@ -219,7 +253,8 @@ class TranslationService:
         self.check_languages(source, target)
         self.batcher.check_room()
         options = options or TranslationOptions()
-        prepared = await prepare(sum(map(len, texts)), self._prepare, texts, source, target, options)
+        size = sum(map(len, texts))
+        prepared = await self._with_runs(size, self._prepare, texts, source, target, options)
         sources = [(source, text.work) for text in prepared if text.work for source in text.sources]
         # the first sentence is ready early, and the others share batches: more parts took twice as long as one
         waiting = [(source, replace(work, part=1 if index == 0 else 2)) for index, (source, work) in enumerate(sources)]
@@ -245,7 +280,7 @@ class TranslationService:
     ) -> list[PreparedText]:
         # once per language: the glossary is checked only once, and all texts use the same run even if it is replaced
         # meanwhile
-        find_work = cache(lambda language: self._work(self._run(language, target), options))
+        find_work = cache(lambda language: self._work(language, target, options))
         return [self._prepare_text(text, source, target, options, find_work) for text in texts]
 
     def _prepare_text(
@@ -268,24 +303,33 @@ class TranslationService:
         sources = [work.read(sentence) for split in splits for sentence in split.sentences]
         return PreparedText(splits, sources, marked, work, detection)
 
-    def _run(self, source: str, target: str) -> ServedRun:
-        run = self.catalog.find(source, target)
-        if run is None and source != target:
-            names = f"{language_name(target)} ({target})", f"{language_name(source)} ({source})"
-            raise RequestError(400, f"{names[0]} is not available as a target language from {names[1]}")
-        return run or self.catalog.runs[0]
+    def _work(self, source: str, target: str, options: TranslationOptions) -> TranslationWork:
+        """Return the work of the runs between two languages.
 
-    def _work(self, run: ServedRun, options: TranslationOptions) -> TranslationWork:
-        count = options.alternatives + 1
+        Raises:
+            ColdRunError: a run is not in memory.
+            RequestError: there is no run, or a glossary is given for two runs.
+        """
+        self.check_languages(source, target)
         unit = "characters" if options.format == "html" else "words" if options.has_links else None
-        glossary, own = self.catalog.glossary(run), options.glossary
-        if own is not None:
-            check_terms(own, run.translator.target_tokenizer)
-            glossary = own if glossary is None else glossary.updated(own)
-        own_minimum, search = options.minimum_confidence, _search_settings(max(self.settings.beam, count), count)
+        own, work = options.glossary, None
+        own_minimum = options.minimum_confidence
         minimum = self.settings.minimum_confidence if own_minimum is None else own_minimum
         judged_from = minimum if options.has_confidence or minimum > 0 else None
-        return TranslationWork(run, search, unit, glossary=glossary, minimum_confidence=judged_from)
+        route = self.catalog.route(source, target)
+        if own is not None and len(route) > 1:
+            raise invalid(f"{source} is translated to {target} through {route[0].target}, without a glossary")
+        for entry in reversed(route):
+            run, glossary = self.catalog.use(entry), entry.glossary
+            if own is not None:
+                check_terms(own, run.translator.target_tokenizer)
+                glossary = own if glossary is None else glossary.updated(own)
+            # a text is translated further from its best translation
+            count = options.alternatives + 1 if work is None else 1
+            settings = _search_settings(max(self.settings.beam, count), count)
+            work = TranslationWork(run, settings, unit, 0, glossary, judged_from, work)
+        assert work is not None
+        return work
 
 
 @cache
@@ -344,7 +388,8 @@ def _assemble(
     alternatives = tuple(dict.fromkeys(version for version in versions[1:] if version != versions[0]))
     links = _text_links(text.splits[0], translated) if options.has_links and text.marked is None else ()
     confidences = tuple(values for sentence in translated if (values := sentence.confidence_values))
-    return TranslatedText(versions[0], alternatives, links, text.detection, confidences)
+    pivot = text.work.run.target if text.work and text.work.then else None
+    return TranslatedText(versions[0], alternatives, links, text.detection, pivot, confidences)
 
 
 def _version(sentence: TranslatedSentence, rank: int) -> AlignedText:

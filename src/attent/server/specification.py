@@ -83,6 +83,10 @@ CONFIDENCE = _list(
     )
 )
 LINKS = _text("Links between words parted by spaces, source-target, from 0.", "0-0 1-2")
+LOADED = {
+    "type": "object",
+    "description": "Whether the run of each pair, such as en-de, is in memory; a request loads it.",
+}
 EVENTS = "With stream: server-sent events, a JSON object each, the last of kind done or error."
 
 
@@ -117,6 +121,7 @@ SCHEMAS: dict[str, Schema] = {
         detectedLanguage=_one_or_list(DETECTED, "Where source is auto."),
         alternatives={"description": "Where some were asked for.", "anyOf": [_list(PLAIN), _list(_list(PLAIN))]},
         alignment=_one_or_list(LINKS, "Where it was asked for; empty for HTML."),
+        pivot=_one_or_list(LANGUAGE, "The language between both, where no run translates directly."),
         confidence=_one_or_list(CONFIDENCE, "Each sentence's, where it was asked for or there is a minimum."),
     ),
     "Event": _object(
@@ -216,7 +221,10 @@ PATHS: dict[str, Schema] = {
             "tags": ["server"],
             "summary": "Whether the server takes requests now",
             "responses": {
-                status: {"description": description, "content": _content(_object("status", status={"const": word}))}
+                status: {
+                    "description": description,
+                    "content": _content(_object("status loaded", status={"const": word}, loaded=LOADED)),
+                }
                 for status, description, word in (
                     ("200", "It does.", "ready"),
                     ("503", "The queue is full.", "busy"),

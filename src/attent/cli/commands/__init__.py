@@ -30,7 +30,7 @@ from attent.setting import Flag, Help
 MODELS = ("demo", "train", "import", "quantize", "vectors")
 TEXTS = ("translate", "fill", "answer", "generate", "classify", "caption", "score", "align")
 USES = (*TEXTS, "evaluate", "calibrate", "ablate", "patch", "export")
-VIEWS = ("show", "explore", "serve", "describe", "walk", "learn", "data", "doctor")
+VIEWS = ("show", "explore", "serve", "runs", "describe", "walk", "learn", "data", "doctor")
 ORDER = (*MODELS, *USES, *VIEWS)
 # Builds a command's argument from the values of its options.
 Collect = Callable[[dict[str, Any]], Any]
