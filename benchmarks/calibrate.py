@@ -9,7 +9,6 @@ user's cache folder, which `attend` reads in every environment; its path and the
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -21,7 +20,7 @@ from _report import Column, Report, ResultTable, Row, machine_info, three_digits
 from torch.nn import functional as F
 
 from attent.attention import attend
-from attent.attention.backends.heuristics import ROWS, MachineRow, calibration_file
+from attent.attention.backends.heuristics import ROWS, MachineRow, save_calibration
 from attent.devices import limit_threads
 from attent.errors import ImplementationError
 from attent.ops.dense_attention import is_compiled
@@ -111,10 +110,7 @@ def calibrate(
             ]
     costs = {row.name: cost(row, timings) for row in ROWS.values()}
     best = ROWS[cheapest(costs)]
-    path = calibration_file()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    choice = {"row": best.name, "processor": processor_class(), "torch": str(torch.__version__), "costs": costs}
-    path.write_text(json.dumps(choice, indent=2) + "\n", encoding="utf-8", newline="")
+    path = save_calibration(best, costs)
     tables = [
         ResultTable("", COLUMNS, timings),
         ResultTable(

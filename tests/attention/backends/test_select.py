@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from attent.attention import attend, explain, prepare, reference
 from attent.attention.backends import bands, dense, heuristics, select, tiled
-from attent.attention.backends.heuristics import ROWS, MachineRow, calibration_file, current_row, using_row
+from attent.attention.backends.heuristics import ROWS, MachineRow, current_row, save_calibration, using_row
 from attent.attention.backends.select import missing_capability
 from attent.attention.masks import Causal, Documents, Selected, Window
 from attent.attention.normalizers import NORMALIZERS, TopK
@@ -272,11 +272,9 @@ def test_a_processor_has_the_row_of_its_class(
 def test_a_calibration_decides_on_its_processor_until_its_file_is_removed(cache: Path) -> None:
     default = current_row()
     second = next(row for row in ROWS.values() if row is not default)
-    choice = {"row": second.name, "processor": eligibility.processor_class()}
-    assert calibration_file() == cache
-    cache.parent.mkdir()
-    cache.write_text(json.dumps(choice))
-    heuristics._calibrated_row.cache_clear()
+    assert save_calibration(second, {second.name: 1.0}) == cache
+    choice = json.loads(cache.read_text())
+    assert choice["row"] == second.name
     assert current_row() is second
     cache.write_text(json.dumps(choice | {"processor": "another"}))
     heuristics._calibrated_row.cache_clear()

@@ -140,3 +140,13 @@ def _calibrated_row() -> MachineRow | None:
             f"{path} is not a valid calibration and is ignored: {type(error).__name__}; remove it", stacklevel=2
         )
         return None
+
+
+def save_calibration(row: MachineRow, costs: dict[str, float]) -> Path:
+    """Save the choice of a row with the cost of each row's choices, and use it from now on."""
+    path = calibration_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    choice = {"row": row.name, "processor": processor_class(), "torch": str(torch.__version__), "costs": costs}
+    path.write_text(json.dumps(choice, indent=2) + "\n", encoding="utf-8", newline="")
+    _calibrated_row.cache_clear()
+    return path
