@@ -135,8 +135,9 @@ def test_a_look_up(golden) -> None:
 def test_kernel_regression(golden) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     x, y = wave(30, 2, step=0.9).double().numpy(), wave(30, step=0.31).double().numpy()
-    model = package.AttentionRegressor(0.7).fit(x, y)
-    golden.check("regression, gaussian", [float(number) for number in model.predict(x[:5])])
+    for kernel in ("gaussian", "epanechnikov", "tricube"):
+        model = package.AttentionRegressor(0.7, kernel=kernel).fit(x, y)
+        golden.check(f"regression, {kernel}", [float(number) for number in model.predict(x[:5])])
     golden.check("rule", [float(number) for number in package.AttentionRegressor("rule").fit(x, y).bandwidth_])
 
 
