@@ -25,10 +25,19 @@ def statsmodels_regression(x: np.ndarray, y: np.ndarray, bandwidth: Any) -> Any:
         return regression.KernelReg(y, x, "c" * x.shape[1], "lc", bw=bandwidth, rng=0)
 
 
+def expected_failures(estimator: Any) -> dict[str, str]:
+    """Name the check that a learnt bandwidth fails.
+
+    A sample given twice would predict itself, one of weight 2 is left out whole.
+    """
+    name = "check_sample_weight_equivalence_on_dense_data"
+    return {name: "leaves whole samples out"} if estimator.bandwidth == "loo" else {}
+
+
 ESTIMATORS = [AttentionRegressor(), AttentionRegressor(0.7)]
 
 
-@parametrize_with_checks(ESTIMATORS)
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 @pytest.mark.slow
 def test_it_is_an_estimator(estimator: Any, check: Callable[[Any], None]) -> None:
     with warnings.catch_warnings():
@@ -76,6 +85,40 @@ def test_what_is_learnt_is_at_least_as_good_as_what_statsmodels_finds(seed: int)
     assert actual.loo_score_ <= their_score * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("features", [1, 2])
+def test_a_sample_of_weight_three_is_three_samples(features: int) -> None:
+    dice = np.random.RandomState(features)
+    x, y, query = dice.normal(size=(900, features)), dice.normal(size=900), dice.uniform(-0.5, 0.5, (60, features))
+    times = dice.randint(0, 4, len(x))
+    repeated = AttentionRegressor(0.5).fit(x.repeat(times, 0), y.repeat(times))
+    weighted = AttentionRegressor(0.5).fit(x, y, sample_weight=1e-9 * times)
+    np.testing.assert_allclose(weighted.predict(query), repeated.predict(query), rtol=1e-9, atol=1e-11)
+    weights = weighted.weights(query[:3]).dense().numpy()
+    assert not weights[:, times == 0].any()
+    np.testing.assert_allclose(weights @ y, weighted.predict(query[:3]), rtol=1e-9, atol=1e-11)
+
+
+def test_a_sample_that_weighs_far_more_is_seen_from_far() -> None:
+    x = np.linspace(0.0, 12.0, 6001)[:, None]
+    weight = np.where(x[:, 0] == 12.0, 1e40, 1.0)
+    scores = -0.5 * x[:, 0] ** 2 + np.log(weight)
+    shares = np.exp(scores - scores.max())
+    predictions = AttentionRegressor(1.0).fit(x, x[:, 0], weight).predict(np.zeros((7, 1)))
+    np.testing.assert_allclose(predictions, shares @ x[:, 0] / shares.sum(), rtol=1e-9)
+    assert predictions[0] > 11.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bandwidth", ["loo", "rule"])
+def test_learnt_bandwidths_depend_on_the_ratio_of_weights(bandwidth: str) -> None:
+    dice = np.random.RandomState(0)
+    x, y = dice.uniform(-2, 2, (45, 1)), dice.normal(size=45)
+    weights = None, np.full(45, 0.3), np.where(np.arange(45) < 30, 2.0, 0.0)
+    plain, even, weighted = (AttentionRegressor(bandwidth).fit(x, y, weight).bandwidth_ for weight in weights)
+    np.testing.assert_allclose(even, plain, rtol=1e-5)
+    np.testing.assert_allclose(weighted, AttentionRegressor(bandwidth).fit(x[:30], y[:30]).bandwidth_, rtol=1e-5)
+
+
 @pytest.fixture
 def frequent_warnings() -> Iterator[None]:
     """PyTorch gives some warnings, which are errors here, once in a process; let it repeat them."""
@@ -87,17 +130,17 @@ def frequent_warnings() -> Iterator[None]:
 @pytest.mark.parametrize("bandwidth", ["loo", "rule", 0.3])
 @pytest.mark.usefixtures("frequent_warnings")
 def test_arrays_that_cannot_be_written_to(bandwidth: Any) -> None:
-    x, y = (np.linspace(0.0, 1.0, 8) ** power for power in (1, 2))
-    for array in (x, y):
+    x, y, weight = (np.linspace(0.0, 1.0, 8) ** power for power in (1, 2, 0))
+    for array in (x, y, weight):
         array.setflags(write=False)
     with pytest.raises(UserWarning, match="not writable"):
         torch.from_numpy(x)
-    AttentionRegressor(bandwidth).fit(x[:, None], (y > 0.3) * 1).predict(x[:, None])
+    AttentionRegressor(bandwidth).fit(x[:, None], (y > 0.3) * 1, weight).predict(x[:, None])
     AttentionRegressor(bandwidth).fit(x[:, None], y[::-1]).predict(x[:, None])
     lookup(x, x, y, method="soft", bandwidth=x[1:2])
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     table = pandas.DataFrame({"x": x, "y": y})
-    model = AttentionRegressor(bandwidth).fit(table[["x"]], table["y"])
+    model = AttentionRegressor(bandwidth).fit(table[["x"]], table["y"], table["x"])
     assert list(model.feature_names_in_) == ["x"]
     model.predict(table[["x"]])
 
@@ -130,6 +173,8 @@ def test_the_type_of_predictions() -> None:
 def test_wrong_settings(settings: dict[str, Any], error: type[AttentError], message: str) -> None:
     with pytest.raises(error, match=message):
         AttentionRegressor(**settings).fit(np.ones((3, 2)), np.ones(3))
+    with pytest.raises(ValueError, match="Negative values"):
+        AttentionRegressor(1.0).fit([[-1.0], [1.0]], [3.0, 7.0], [1, -3])
 
 
 def test_dates_are_refused_and_their_days_are_features() -> None:

@@ -38,26 +38,37 @@ class BandwidthTrial(NamedTuple):
     log: np.ndarray  # (D,)
 
 
-def rule_of_thumb(x: np.ndarray) -> np.ndarray:
+def rule_of_thumb(x: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
     """Return the bandwidths 1.06 σ_d n^(−1/(4 + D)), (D,), for data (n, D); 1 for a constant feature.
 
-    The normal reference rule: Silverman 1986, "Density Estimation for Statistics and Data Analysis", §3.4.2.
+    The normal reference rule: Silverman 1986, "Density Estimation for Statistics and Data Analysis", §3.4.2. With
+    weights (n,), σ is weighted, and n is Kish's effective number (Σw)²/Σw² (1965, "Survey Sampling"), as in SciPy's
+    `gaussian_kde`.
     """
+    deviation, count = x.std(0), float(len(x))
+    if weight is not None:
+        deviation = np.sqrt(np.average((x - np.average(x, 0, weight)) ** 2, 0, weight))
+        count = weight.sum() ** 2 / np.square(weight).sum()
     # the mean of a constant is rounded, so its standard deviation can exceed zero
-    return np.where(np.ptp(x, 0) > 0, 1.06 * x.std(0) * len(x) ** (-1.0 / (4 + x.shape[1])), 1.0)
+    return np.where(np.ptp(x, 0) > 0, 1.06 * deviation * count ** (-1.0 / (4 + x.shape[1])), 1.0)
 
 
-def smooth(query: Tensor, key: Tensor, value: Tensor, left_out: Tensor | None = None) -> Tensor:
-    """Return the regression at queries, m(q) = Σᵢ K(q − xᵢ) yᵢ / Σᵢ K(q − xᵢ), (m, outputs); K(u) = exp(−|u|²/2).
+def smooth(
+    query: Tensor, key: Tensor, value: Tensor, left_out: Tensor | None = None, weight: Tensor | None = None
+) -> Tensor:
+    """Return the regression at queries, m(q) = Σᵢ K(q − xᵢ) wᵢ yᵢ / Σᵢ K(q − xᵢ) wᵢ, (m, outputs); K(u) = exp(−|u|²/2).
 
     Args:
         query: (m, D), in bandwidths.
         key: (n, D), likewise.
         value: (n, outputs).
         left_out: (m,) the index of the key that each query ignores.
+        weight: (n,) the weight of each key, > 0; 1 if not given.
     """
     mask = None if left_out is None else Excluded(left_out[:, None])
-    return attend(query, key, value, score=Gaussian(1.0), mask=mask, implementation="tiled")
+    # K(u) w = exp(log K(u) + log w)
+    bias = None if weight is None else weight.log()[None, None, None]
+    return attend(query, key, value, score=Gaussian(1.0), mask=mask, bias=bias, implementation="tiled")
 
 
 class LeaveOneOut:
@@ -67,34 +78,46 @@ class LeaveOneOut:
         x: (n, D), n ≥ 2.
         y: (n, outputs).
         points: the indices of the points to leave out.
+        weight: (n,) the weight > 0 of each point, both as a key and in the mean of the errors; 1 if not given.
     """
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, points: np.ndarray) -> None:
+    def __init__(self, x: np.ndarray, y: np.ndarray, points: np.ndarray, weight: np.ndarray | None = None) -> None:
         self.x, self.y = (torch.from_numpy(np.ascontiguousarray(data, dtype=np.float64)) for data in (x - x.mean(0), y))
         self.points = torch.from_numpy(points)
+        self.weight = None if weight is None else torch.from_numpy(weight)
+        weights = torch.ones(len(x), 1, dtype=torch.float64) if self.weight is None else self.weight[:, None]
+        total = weights.sum()
+        mean = (weights * self.y).sum(0) / total
         # all outputs count equally, whatever their units
-        variance = self.y.var(0, correction=0)
+        variance = (weights * (self.y - mean).square()).sum(0) / total
         self._output_weight = 1.0 / torch.where(variance > 0, variance, 1.0)
+        # the share of each error; the shares sum to 1
+        self._share = weights[self.points, 0] / weights[self.points].sum()
 
     def __call__(self, logarithm: np.ndarray) -> tuple[float, np.ndarray]:
         """Return CV at bandwidths exp(logarithm), (D,), and its gradient; outputs are scaled to variance 1."""
         log = torch.from_numpy(np.asarray(logarithm, dtype=np.float64)).requires_grad_()
-        loss = (self._errors(log).square() * self._output_weight).mean()
+        loss = (self._errors(log).square() * self._output_weight).mean(1) @ self._share
         (gradient,) = torch.autograd.grad(loss, log)
         return float(loss.detach()), gradient.numpy().copy()
 
     def score(self, bandwidth: np.ndarray) -> float:
         """Return CV(h), averaged over outputs, in squared output units."""
         with torch.no_grad():
-            return float(self._errors(torch.from_numpy(np.log(bandwidth))).square().mean())
+            return float(self._errors(torch.from_numpy(np.log(bandwidth))).square().mean(1) @ self._share)
 
     def _errors(self, log: Tensor) -> Tensor:
         """Return the errors yᵢ − m₋ᵢ(xᵢ) of the points, (points, outputs)."""
         scaled = self.x * (-log).exp()
-        return self.y[self.points] - smooth(scaled[self.points], scaled, self.y, self.points)
+        return self.y[self.points] - smooth(scaled[self.points], scaled, self.y, self.points, self.weight)
 
 
-def learn_bandwidth(x: np.ndarray, y: np.ndarray, random: np.random.RandomState) -> tuple[np.ndarray, float]:
+def learn_bandwidth(
+    x: np.ndarray,
+    y: np.ndarray,
+    random: np.random.RandomState,
+    weight: np.ndarray | None = None,
+) -> tuple[np.ndarray, float]:
     """Return the bandwidths with the lowest CV, one per feature, (D,), and that CV.
 
     The CV is averaged over outputs, in squared output units. The search tries multiples of the rule of thumb, for all
@@ -104,15 +127,16 @@ def learn_bandwidth(x: np.ndarray, y: np.ndarray, random: np.random.RandomState)
         x: (n, D), n ≥ 1.
         y: (n, outputs).
         random: the generator that chooses the points to leave out, if these are not all points.
+        weight: (n,) the weight > 0 of each point; 1 if not given.
     """
     from scipy.optimize import minimize
 
-    rule = rule_of_thumb(x)
+    rule = rule_of_thumb(x, weight)
     count = min(len(x), max(PAIRS // len(x), MIN_POINTS))
     if len(x) < 2:
         return rule, float("nan")
     chosen = np.arange(len(x)) if count == len(x) else np.sort(random.choice(len(x), count, replace=False))
-    loss = LeaveOneOut(x, y, chosen)
+    loss = LeaveOneOut(x, y, chosen, weight)
     start = np.log(rule)
     tried = [_evaluate(loss, start + np.log(factor)) for factor in FACTORS]
     tried.append(_vary_features(loss, min(tried, key=itemgetter(0))))
@@ -146,7 +170,7 @@ def _vary_features(loss: LeaveOneOut, start: BandwidthTrial) -> BandwidthTrial:
 with needs("AttentionRegressor needs scikit-learn", "regression"):
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.utils import check_random_state
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 
 def refuse_dates(X: Any) -> None:
@@ -191,12 +215,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         self.bandwidth = bandwidth
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> AttentionRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AttentionRegressor:
         """Store the data, and learn the bandwidths unless they are given.
 
         Args:
             X: (n, D) numbers.
             y: (n,) or (n, outputs) numbers.
+            sample_weight: (n,) ≥ 0, multiplies the kernel weight of each sample: 2 is the same as giving the sample
+                twice, 0 the same as omitting it. Leave-one-out still leaves out a whole sample, and weights its error
+                by the sample's weight; "rule" uses (Σw)²/Σw² as n. Both depend only on the ratios of the weights.
 
         Raises:
             ArgumentError: an invalid setting, or dates.
@@ -206,8 +233,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         self._type = X.dtype
         # copies: arrays shared with pandas and others can be read-only, and must not change later
         self.X_, self.y_ = X.astype(np.float64), np.array(y, dtype=np.float64, order="C")
-        self._set_bandwidth(self.X_, self.y_.reshape(len(self.y_), -1))
-        self._center = self.X_.mean(0)
+        x, outputs, weight = self.X_, self.y_.reshape(len(self.y_), -1), None
+        self._weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weight = weight / weight.max()
+            self._weight, counts = torch.from_numpy(weight), weight > 0
+            x, outputs, weight = x[counts], outputs[counts], weight[counts]
+        self._set_bandwidth(x, outputs, weight)
+        self._center = x.mean(0)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -217,32 +251,35 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         """
         queries = self._queries(X)
         values = torch.from_numpy(self.y_.reshape(len(self.y_), -1))
-        mean = smooth(queries, self._scale(self.X_), values)
+        mean = smooth(queries, self._scale(self.X_), values, weight=self._weight)
         return mean.numpy().astype(self._type).reshape(len(mean), *self.y_.shape[1:])
 
     def weights(self, X: Any) -> AttentionMap:
         """Return the weights of the training data (columns) for each query (rows), as a lazy matrix.
 
+        Sample weights are included.
+
         Args:
             X: (m, D).
         """
         query, key = self._queries(X), self._scale(self.X_)
-        return AttentionMap.of(prepare(query, key, key[:, :1], score=Gaussian(1.0)))
+        bias = None if self._weight is None else self._weight.log()[None, None, None]
+        return AttentionMap.of(prepare(query, key, key[:, :1], score=Gaussian(1.0), bias=bias))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def _set_bandwidth(self, x: np.ndarray, y: np.ndarray) -> None:
+    def _set_bandwidth(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
         bandwidth = self.bandwidth
         if isinstance(bandwidth, str):
             check_known("bandwidth", bandwidth, ("loo", "rule"))
             if bandwidth == "loo":
                 random = check_random_state(self.random_state)
-                self.bandwidth_, self.loo_score_ = learn_bandwidth(x, y, random)
+                self.bandwidth_, self.loo_score_ = learn_bandwidth(x, y, random, weight)
             else:
-                self.bandwidth_ = rule_of_thumb(x)
+                self.bandwidth_ = rule_of_thumb(x, weight)
             return
         try:
             numbers = np.asarray(bandwidth, dtype=np.float64)
