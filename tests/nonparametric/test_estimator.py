@@ -11,8 +11,8 @@ pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from attent.errors import ArgumentError, AttentError, UnknownNameError
-from attent.nonparametric import estimator as regression_module
-from attent.nonparametric.estimator import AttentionRegressor, LeaveOneOut, learn_bandwidth, rule_of_thumb, smooth
+from attent.nonparametric.estimator import AttentionRegressor
+from attent.nonparametric.kernels import KERNELS
 from attent.nonparametric.lookup import lookup
 
 
@@ -34,7 +34,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     return {name: "leaves whole samples out"} if estimator.bandwidth == "loo" else {}
 
 
-ESTIMATORS = [AttentionRegressor(), AttentionRegressor(0.7)]
+ESTIMATORS = [AttentionRegressor(), AttentionRegressor(0.7, kernel="exponential")]
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
@@ -85,13 +85,13 @@ def test_what_is_learnt_is_at_least_as_good_as_what_statsmodels_finds(seed: int)
     assert actual.loo_score_ <= their_score * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("features", [1, 2])
-def test_a_sample_of_weight_three_is_three_samples(features: int) -> None:
+@pytest.mark.parametrize(("kernel", "features"), [(name, 1 + n % 2) for n, name in enumerate(KERNELS)])
+def test_a_sample_of_weight_three_is_three_samples(kernel: str, features: int) -> None:
     dice = np.random.RandomState(features)
     x, y, query = dice.normal(size=(900, features)), dice.normal(size=900), dice.uniform(-0.5, 0.5, (60, features))
     times = dice.randint(0, 4, len(x))
-    repeated = AttentionRegressor(0.5).fit(x.repeat(times, 0), y.repeat(times))
-    weighted = AttentionRegressor(0.5).fit(x, y, sample_weight=1e-9 * times)
+    repeated = AttentionRegressor(0.5, kernel=kernel).fit(x.repeat(times, 0), y.repeat(times))
+    weighted = AttentionRegressor(0.5, kernel=kernel).fit(x, y, sample_weight=1e-9 * times)
     np.testing.assert_allclose(weighted.predict(query), repeated.predict(query), rtol=1e-9, atol=1e-11)
     weights = weighted.weights(query[:3]).dense().numpy()
     assert not weights[:, times == 0].any()
@@ -152,7 +152,12 @@ def test_the_model_keeps_its_data() -> None:
     assert model.y_.tolist() == model.X_[:, 0].tolist() == [0, 1, 2, 3]
 
 
-def test_where_no_key_is_near_the_nearest_answers() -> None:
+def test_where_no_key_is_near_the_answer_is_nan() -> None:
+    model = AttentionRegressor(1.0, kernel="uniform").fit([[0.0], [1.0]], [3.0, 5.0])
+    with pytest.warns(UserWarning, match="^1 of 2 queries have no key within the bandwidth; predicting NaN$"):
+        predictions = model.predict([[0.5], [9.0]])
+    assert predictions[0] == 4.0
+    assert np.isnan(predictions[1])
     assert AttentionRegressor(1.0).fit([[0.0], [1.0]], [3.0, 5.0]).predict([[99.0]])[0] == 5.0
 
 
@@ -168,6 +173,7 @@ def test_the_type_of_predictions() -> None:
         ({"bandwidth": 0.0}, ArgumentError, r'^bandwidth must be "loo", "rule", a number > 0 or 2 of them, one per'),
         ({"bandwidth": [1.0, 2.0, 3.0]}, ArgumentError, r"got \[1.0, 2.0, 3.0\]$"),
         ({"bandwidth": "lo"}, UnknownNameError, "^unknown bandwidth 'lo'; did you mean 'loo'"),
+        ({"kernel": "gauss"}, UnknownNameError, "^unknown kernel 'gauss'; did you mean 'gaussian'"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], error: type[AttentError], message: str) -> None:
@@ -202,92 +208,3 @@ def test_columns_of_dates_are_refused() -> None:
         with pytest.raises(ArgumentError, match=r"^features must be numbers, got dates or durations"):
             AttentionRegressor(1.0).fit(frame, np.arange(4.0))
         assert AttentionRegressor(1.0).fit(frame[["size"]], np.arange(4.0)).n_features_in_ == 1
-
-
-def textbook(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """The textbook's line."""
-    weights = torch.exp(-0.5 * (query[:, None] - key).square().sum(-1))
-    return weights @ value / weights.sum(1, keepdim=True)
-
-
-def test_the_estimate_is_the_textbooks() -> None:
-    # far from zero, and many bandwidths wide
-    key, query = (1000 + spread * torch.randn(count, 2, dtype=torch.float64) for count, spread in ((90, 9), (30, 4)))
-    value = torch.stack((key[:, 0].sin(), key[:, 1]), 1)
-    torch.testing.assert_close(smooth(query, key, value), textbook(query, key, value), rtol=1e-9, atol=1e-9)
-
-
-def test_leaving_one_out_is_the_estimate_of_the_others() -> None:
-    key, value = torch.randn(40, 2, dtype=torch.float64), torch.randn(40, 1, dtype=torch.float64)
-    estimate = smooth(key, key, value, torch.arange(40))
-    for position in range(40):
-        others = torch.arange(40) != position
-        expected = textbook(key[position : position + 1], key[others], value[others])
-        torch.testing.assert_close(estimate[position : position + 1], expected)
-
-
-def test_a_query_far_from_every_key_is_answered_by_the_nearest() -> None:
-    key = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
-    assert smooth(torch.tensor([[1e3]], dtype=torch.float64), key, 10 * key).item() == 20.0
-
-
-def data(n: int = 60, features: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    dice = np.random.RandomState(1)
-    x = dice.normal(5.0, 1.0, (n, features))
-    return x, np.sin(2 * x[:, :1]) + 0.2 * dice.normal(size=(n, 1))
-
-
-def left_out_score(x: np.ndarray, y: np.ndarray, h: np.ndarray) -> float:
-    """CV(h) by its definition."""
-    errors = []
-    for position in range(len(x)):
-        others = np.arange(len(x)) != position
-        weights = np.exp(-0.5 * np.square((x[others] - x[position]) / h).sum(1))
-        errors.append(y[position] - weights @ y[others] / weights.sum())
-    return float(np.mean(np.square(errors)))
-
-
-def test_the_score_is_that_of_leaving_one_out() -> None:
-    x, y = data(200)
-    h = np.array([0.3, 0.7])
-    loss = LeaveOneOut(x, y, np.arange(len(x)))
-    assert loss.score(h) == pytest.approx(left_out_score(x, y, h), rel=1e-10)
-    assert loss(np.log(h))[0] == pytest.approx(left_out_score(x, y, h) / y.var(), rel=1e-10)
-
-
-def test_its_gradient_is_the_slope() -> None:
-    x, y = data()
-    loss, at, step = LeaveOneOut(x, y, np.arange(len(x))), np.log([0.8, 1.1]), 1e-6
-    slope = [(loss(at + step * side)[0] - loss(at - step * side)[0]) / (2 * step) for side in np.eye(2)]
-    np.testing.assert_allclose(loss(at)[1], slope, rtol=1e-4, atol=1e-7)
-
-
-def test_what_is_learnt_has_a_flat_score_and_leaves_out_noise() -> None:
-    x, y = data(150)
-    learnt, score = learn_bandwidth(x, y, np.random.RandomState(0))
-    loss = LeaveOneOut(x, y, np.arange(len(x)))
-    assert score == pytest.approx(left_out_score(x, y, learnt))
-    assert np.abs(loss(np.log(learnt))[1]).max() < 1e-4
-    assert score <= loss.score(rule_of_thumb(x))
-    # the second feature says nothing
-    assert learnt[1] > 5 * learnt[0]
-
-
-def test_some_points_are_left_out_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = data(100, 1)
-    full = learn_bandwidth(x, y, np.random.RandomState(0))[0]
-    monkeypatch.setattr(regression_module, "PAIRS", 100)
-    monkeypatch.setattr(regression_module, "MIN_POINTS", 20)
-    sample = learn_bandwidth(x, y, np.random.RandomState(0))[0]
-    assert sample != full
-    assert sample == pytest.approx(full, rel=1.0)
-
-
-def test_the_rule_of_thumb() -> None:
-    x = np.array([[0.0, 3.0], [2.0, 3.0]])
-    np.testing.assert_allclose(rule_of_thumb(x), [1.06 * 2 ** (-1 / 6), 1.0])
-    # a constant whose mean rounds to another number
-    constant = np.stack([np.arange(10.0), np.full(10, 0.1)], 1)
-    assert constant.std(0)[1] > 0
-    assert rule_of_thumb(constant)[1] == 1.0
-    assert np.isnan(learn_bandwidth(x[:1], x[:1], np.random.RandomState(0))[1])

@@ -7,6 +7,7 @@ Marron 1985, "Optimal Bandwidth Selection in Nonparametric Regression Function E
 
 from __future__ import annotations
 
+import warnings
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -15,11 +16,9 @@ import torch
 from torch import Tensor
 
 from attent.attention.arguments import prepare
-from attent.attention.attend import attend
 from attent.attention.maps.attention_map import AttentionMap
-from attent.attention.masks.excluded import Excluded
-from attent.attention.scores.gaussian import Gaussian
 from attent.errors import ArgumentError, check_known, needs
+from attent.nonparametric.kernels import Kernel, get_kernel, smooth
 
 # Bounds of the search, as natural logarithms of multiples of the rule of thumb; at the upper bound, a feature has
 # practically no effect.
@@ -53,37 +52,25 @@ def rule_of_thumb(x: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray
     return np.where(np.ptp(x, 0) > 0, 1.06 * deviation * count ** (-1.0 / (4 + x.shape[1])), 1.0)
 
 
-def smooth(
-    query: Tensor, key: Tensor, value: Tensor, left_out: Tensor | None = None, weight: Tensor | None = None
-) -> Tensor:
-    """Return the regression at queries, m(q) = Σᵢ K(q − xᵢ) wᵢ yᵢ / Σᵢ K(q − xᵢ) wᵢ, (m, outputs); K(u) = exp(−|u|²/2).
-
-    Args:
-        query: (m, D), in bandwidths.
-        key: (n, D), likewise.
-        value: (n, outputs).
-        left_out: (m,) the index of the key that each query ignores.
-        weight: (n,) the weight of each key, > 0; 1 if not given.
-    """
-    mask = None if left_out is None else Excluded(left_out[:, None])
-    # K(u) w = exp(log K(u) + log w)
-    bias = None if weight is None else weight.log()[None, None, None]
-    return attend(query, key, value, score=Gaussian(1.0), mask=mask, bias=bias, implementation="tiled")
-
-
 class LeaveOneOut:
     """Computes CV(h) and its gradient in float64.
+
+    A point without neighbors, which exists only with kernels of compact support, is estimated by the mean of all other
+    points.
 
     Args:
         x: (n, D), n ≥ 2.
         y: (n, outputs).
+        kernel: the kernel.
         points: the indices of the points to leave out.
         weight: (n,) the weight > 0 of each point, both as a key and in the mean of the errors; 1 if not given.
     """
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, points: np.ndarray, weight: np.ndarray | None = None) -> None:
+    def __init__(
+        self, x: np.ndarray, y: np.ndarray, kernel: Kernel, points: np.ndarray, weight: np.ndarray | None = None
+    ) -> None:
         self.x, self.y = (torch.from_numpy(np.ascontiguousarray(data, dtype=np.float64)) for data in (x - x.mean(0), y))
-        self.points = torch.from_numpy(points)
+        self.kernel, self.points = kernel, torch.from_numpy(points)
         self.weight = None if weight is None else torch.from_numpy(weight)
         weights = torch.ones(len(x), 1, dtype=torch.float64) if self.weight is None else self.weight[:, None]
         total = weights.sum()
@@ -91,6 +78,7 @@ class LeaveOneOut:
         # all outputs count equally, whatever their units
         variance = (weights * (self.y - mean).square()).sum(0) / total
         self._output_weight = 1.0 / torch.where(variance > 0, variance, 1.0)
+        self._means = ((weights * self.y).sum(0) - weights * self.y) / (total - weights)
         # the share of each error; the shares sum to 1
         self._share = weights[self.points, 0] / weights[self.points].sum()
 
@@ -98,6 +86,8 @@ class LeaveOneOut:
         """Return CV at bandwidths exp(logarithm), (D,), and its gradient; outputs are scaled to variance 1."""
         log = torch.from_numpy(np.asarray(logarithm, dtype=np.float64)).requires_grad_()
         loss = (self._errors(log).square() * self._output_weight).mean(1) @ self._share
+        if not loss.requires_grad:
+            return float(loss), np.zeros(len(logarithm))
         (gradient,) = torch.autograd.grad(loss, log)
         return float(loss.detach()), gradient.numpy().copy()
 
@@ -109,12 +99,15 @@ class LeaveOneOut:
     def _errors(self, log: Tensor) -> Tensor:
         """Return the errors yᵢ − m₋ᵢ(xᵢ) of the points, (points, outputs)."""
         scaled = self.x * (-log).exp()
-        return self.y[self.points] - smooth(scaled[self.points], scaled, self.y, self.points, self.weight)
+        estimate = smooth(self.kernel, scaled[self.points], scaled, self.y, self.points, self.weight)
+        mean = torch.where(estimate.has_keys[:, None], estimate.mean, self._means[self.points])
+        return self.y[self.points] - mean
 
 
 def learn_bandwidth(
     x: np.ndarray,
     y: np.ndarray,
+    kernel: Kernel,
     random: np.random.RandomState,
     weight: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
@@ -126,6 +119,7 @@ def learn_bandwidth(
     Args:
         x: (n, D), n ≥ 1.
         y: (n, outputs).
+        kernel: the kernel.
         random: the generator that chooses the points to leave out, if these are not all points.
         weight: (n,) the weight > 0 of each point; 1 if not given.
     """
@@ -136,7 +130,7 @@ def learn_bandwidth(
     if len(x) < 2:
         return rule, float("nan")
     chosen = np.arange(len(x)) if count == len(x) else np.sort(random.choice(len(x), count, replace=False))
-    loss = LeaveOneOut(x, y, chosen, weight)
+    loss = LeaveOneOut(x, y, kernel, chosen, weight)
     start = np.log(rule)
     tried = [_evaluate(loss, start + np.log(factor)) for factor in FACTORS]
     tried.append(_vary_features(loss, min(tried, key=itemgetter(0))))
@@ -189,12 +183,15 @@ def refuse_dates(X: Any) -> None:
 class AttentionRegressor(RegressorMixin, BaseEstimator):
     """Kernel regression: m(q) = Σᵢ K((q − xᵢ)/h) yᵢ / Σᵢ K((q − xᵢ)/h), attention whose keys and values are the data.
 
-    The kernel is Gaussian, K(u) = exp(−|u|²/2). Nadaraya 1964, "On Estimating Regression"; Watson 1964, "Smooth
-    Regression Analysis". Memory grows linearly with the numbers of queries and samples.
+    Nadaraya 1964, "On Estimating Regression"; Watson 1964, "Smooth Regression Analysis". Memory grows linearly
+    with the numbers of queries and samples.
 
     Args:
         bandwidth: h > 0, in the units of the features: a number, one per feature, "loo" to learn one per feature by
             leave-one-out cross-validation, or "rule" for the normal reference rule 1.06 σ n^(−1/(4 + D)).
+        kernel: "gaussian", "exponential", "logistic", or a kernel that is zero beyond one bandwidth: "uniform",
+            "triangular", "epanechnikov", "biweight", "triweight", "tricube", "cosine"; all are products over features.
+            Or your own `Kernel`.
         random_state: the seed or generator that draws the samples to leave out, if these are not all: with "loo", as
             many as make 4·10⁶ pairs per evaluation, but at least 200.
 
@@ -211,8 +208,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         >>> model.weights([[3.5]]).top(5)  # the keys that weigh most
     """
 
-    def __init__(self, bandwidth: Any = "loo", *, random_state: Any = None) -> None:
+    def __init__(
+        self,
+        bandwidth: Any = "loo",
+        *,
+        kernel: str | Kernel = "gaussian",
+        random_state: Any = None,
+    ) -> None:
         self.bandwidth = bandwidth
+        self.kernel = kernel
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AttentionRegressor:
@@ -228,6 +232,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         Raises:
             ArgumentError: an invalid setting, or dates.
         """
+        kernel = get_kernel(self.kernel)
         refuse_dates(X)
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True)
         self._type = X.dtype
@@ -240,18 +245,26 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
             weight = weight / weight.max()
             self._weight, counts = torch.from_numpy(weight), weight > 0
             x, outputs, weight = x[counts], outputs[counts], weight[counts]
-        self._set_bandwidth(x, outputs, weight)
+        self._set_bandwidth(kernel, x, outputs, weight)
         self._center = x.mean(0)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the weighted mean of the values for each query: (m,) or (m, outputs).
 
-        If all weights would round to zero, the nearest keys are used.
+        A query without a key within the bandwidth gets NaN, with a warning; this happens only with kernels of compact
+        support. If all weights of a Gaussian would round to zero, the nearest keys are used.
         """
         queries = self._queries(X)
         values = torch.from_numpy(self.y_.reshape(len(self.y_), -1))
-        mean = smooth(queries, self._scale(self.X_), values, weight=self._weight)
+        mean, has_keys = smooth(get_kernel(self.kernel), queries, self._scale(self.X_), values, weight=self._weight)
+        has_no_keys = ~has_keys
+        if bool(has_no_keys.any()):
+            warnings.warn(
+                f"{int(has_no_keys.sum())} of {len(mean)} queries have no key within the bandwidth; predicting NaN",
+                stacklevel=2,
+            )
+            mean[has_no_keys] = torch.nan
         return mean.numpy().astype(self._type).reshape(len(mean), *self.y_.shape[1:])
 
     def weights(self, X: Any) -> AttentionMap:
@@ -262,22 +275,23 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         Args:
             X: (m, D).
         """
-        query, key = self._queries(X), self._scale(self.X_)
+        query, key, kernel = self._queries(X), self._scale(self.X_), get_kernel(self.kernel)
         bias = None if self._weight is None else self._weight.log()[None, None, None]
-        return AttentionMap.of(prepare(query, key, key[:, :1], score=Gaussian(1.0), bias=bias))
+        options: dict[str, Any] = {"score": kernel.score, "mask": kernel.mask(query, key), "bias": bias}
+        return AttentionMap.of(prepare(query, key, key[:, :1], **options))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def _set_bandwidth(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
+    def _set_bandwidth(self, kernel: Kernel, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
         bandwidth = self.bandwidth
         if isinstance(bandwidth, str):
             check_known("bandwidth", bandwidth, ("loo", "rule"))
             if bandwidth == "loo":
                 random = check_random_state(self.random_state)
-                self.bandwidth_, self.loo_score_ = learn_bandwidth(x, y, random, weight)
+                self.bandwidth_, self.loo_score_ = learn_bandwidth(x, y, kernel, random, weight)
             else:
                 self.bandwidth_ = rule_of_thumb(x, weight)
             return
