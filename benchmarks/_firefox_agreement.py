@@ -362,7 +362,8 @@ def agree(options: argparse.Namespace, home: Path) -> list[list[str]]:
         import_run(folder, home / f"run-{precision}", fixed_activations=is_rounded)
         ours = Ours(home / f"run-{precision}", folder, options.pieces)
         answers = [ours.translate(line) for line in lines]
-        same = [text == other for (text, _), other in zip(answers, theirs["translations"], strict=True)]
+        # ours has no spaces around a translation
+        same = [text == other.strip() for (text, _), other in zip(answers, theirs["translations"], strict=True)]
         row = [precision, f"{sum(same)} of {len(same)}", str(len({text for text, _ in answers}))]
         if is_rounded:
             tokens = compare(made, ours, lines, traces(theirs, trace, len(lines)))
