@@ -15,4 +15,4 @@ def test_defaults_of_the_server_are_within_their_bounds_and_described() -> None:
             if isinstance(fact, Bound) and value is not None:
                 assert fact.minimum is None or value >= fact.minimum
                 assert fact.maximum is None or value <= fact.maximum
-    assert described == 21
+    assert described == 22

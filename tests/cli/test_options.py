@@ -32,7 +32,7 @@ COMPUTES = {
     "explore",
     "walk",
 }
-COMPUTES |= {"train", "demo", "ablate", "patch", "serve"}
+COMPUTES |= {"train", "demo", "ablate", "patch", "serve", "calibrate"}
 # attent patch reads models of Hugging Face alone
 READS = (COMPUTES - {"demo", "patch"}) | {"export", "vectors", "describe", "quantize"}
 
