@@ -1,7 +1,5 @@
 """Functions that read files with limits on size and nesting depth, and that reject pipes and devices."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

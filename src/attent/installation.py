@@ -1,7 +1,5 @@
 """The state of this installation for `attent doctor`: versions, extras, devices, kernels and folders."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -5,8 +5,6 @@ A part is named after its file, and its class is that name in camel case ("scale
 "my.module:Class".
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import sys

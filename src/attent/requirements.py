@@ -3,8 +3,6 @@
 Both are checked by the `__init__` of the package that imports the libraries first.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

@@ -5,8 +5,6 @@ variables and the reference are derived from that declaration. Pydantic models u
 `Field(ge=1, le=100, description="Beam size.")` for the same purpose.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The operating system, asked here alone: what differs elsewhere reads these names, and tests replace them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

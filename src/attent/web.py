@@ -1,7 +1,5 @@
 """Code shared by both servers: the listening socket, and the scripts and style sheets of pages."""
 
-from __future__ import annotations
-
 import socket
 from importlib.resources import files
 

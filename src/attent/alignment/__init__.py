@@ -1,7 +1,5 @@
 """Alignments from attention: forced decoding, links, symmetrization, error rates; and the ablation of heads."""
 
-from __future__ import annotations
-
 from attent.requirements import check_extra
 
 check_extra("models")

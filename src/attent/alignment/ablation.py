@@ -3,8 +3,6 @@
 Sources: Michel et al. (2019), §3.2, arXiv 1905.10650; intervals as in Koehn (2004), https://aclanthology.org/W04-3250.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext

@@ -3,8 +3,6 @@
 `rank_selectors` ranks the layers and heads to read from by their agreement with gold links.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

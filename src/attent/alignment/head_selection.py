@@ -7,8 +7,6 @@ https://aclanthology.org/P19-1124, who read links from it. The score of a head i
 linked word divided by the largest of any source word.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

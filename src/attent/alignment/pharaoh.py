@@ -1,7 +1,5 @@
 """The Pharaoh format of alignments: `0-0 1-2`, with `3?4` or `3p4` for possible links in gold files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path

@@ -6,8 +6,6 @@ https://aclanthology.org/2005.iwslt-1.8 (grow-diag, final and final-and, in the 
 symal).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 
 from attent.errors import check_known

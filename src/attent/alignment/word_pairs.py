@@ -1,7 +1,5 @@
 """Heads ranked by how much one word of a text attends to another, in one text or on average over many."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Attention: one formula with swappable parts, and its weights computed on demand."""
 
-from __future__ import annotations
-
 from attent.attention.arguments import prepare
 from attent.attention.attend import attend, explain
 from attent.attention.base import Mask, Normalizer, Position, Score, Weighting

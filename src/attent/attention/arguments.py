@@ -1,7 +1,5 @@
 """Check the arguments of `attend` once and convert them to a `Call` and tensors with four axes."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from copy import copy

@@ -1,7 +1,5 @@
 """attend(): check once, plan, run. explain(): the plan."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A call of attention: its tensors' sizes, the parts of the formula, and everything that determines its backend."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

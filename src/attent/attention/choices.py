@@ -4,8 +4,6 @@ A part that needs no arguments may be given by name. A part with parameters or r
 caller builds and owns; its bare name raises an error.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ, computed in this order: score → soft
 dropout → mix. Memory grows with Tq · Tk (and also with the width, for scores that compare every feature of every pair).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """The `attent` command: one module per subcommand; slow imports wait until a subcommand runs."""
 
-from __future__ import annotations
-
 import sys
 
 from attent.cli.output import report_installation, say, speak_utf8

@@ -1,7 +1,5 @@
 """The command with all its subcommands; an error prints one line to standard error and exits with code 2."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

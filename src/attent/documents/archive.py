@@ -3,8 +3,6 @@
 They are read and written in memory, within limits that are checked before unpacking.
 """
 
-from __future__ import annotations
-
 import codecs
 import io
 import zipfile

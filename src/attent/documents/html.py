@@ -4,8 +4,6 @@ Tags are kept character by character. Inline elements (b, a, span and the like) 
 ends it. The content of `code`, `pre`, `script`, `style` and of elements with `translate="no"` is not translated.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Iterable, Sequence

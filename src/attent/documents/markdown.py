@@ -4,8 +4,6 @@ markdown-it-py separates text from code, HTML blocks and link definitions. Withi
 elements; code, images, HTML tags and addresses are not translated. Source: CommonMark 0.31, applied line by line.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import string

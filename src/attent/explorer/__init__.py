@@ -1,7 +1,5 @@
 """`attent explore`: a local server for interactive pages that show attention."""
 
-from __future__ import annotations
-
 from attent.requirements import check_extra
 
 check_extra("explore")

@@ -1,7 +1,5 @@
 """Loaded runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A lock for computations, one at a time, and storage of their results."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence

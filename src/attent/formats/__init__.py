@@ -1,7 +1,5 @@
 """Export of models to other inference engines."""
 
-from __future__ import annotations
-
 from attent.requirements import check_extra
 
 check_extra("models")

@@ -1,7 +1,5 @@
 """CTranslate2: export of Transformers to its format."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast

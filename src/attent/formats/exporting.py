@@ -1,7 +1,5 @@
 """Export of a run to another inference engine, with a manifest of its origin."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Numbers are 16-bit floats, or with int8 codes of 8 bits and a float32 for each r
 the page's Content-Security-Policy allows only its own script and style, by their digests.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

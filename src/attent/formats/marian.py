@@ -1,7 +1,5 @@
 """Export of Transformers, with their tokenizers, to Marian checkpoints for Hugging Face's transformers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ A language model's graph computes the next-token logits at every position of tex
     model.onnx     tokens (B, T), BOS first  →  logits (B, T, V)
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 It has PyTorch's signature and computes a tile at a time, in memory linear in the sequence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

@@ -5,8 +5,6 @@ operator that it calls is recorded with its arguments. Anything uncertain counts
 and a "no" is not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum

@@ -3,8 +3,6 @@
 On request, the float32 products of linear layers are computed by oneDNN where it is the faster library.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Sequences of different lengths lie one after another, without padding, and a que
 sequence: pairs of different sequences are neither computed nor stored.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

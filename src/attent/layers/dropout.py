@@ -1,7 +1,5 @@
 """Dropout whose mask costs little on a CPU."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from attent.ops.dropout import dropout

@@ -1,7 +1,5 @@
 """Embeddings of tokens and of other vectors."""
 
-from __future__ import annotations
-
 import math
 
 import torch

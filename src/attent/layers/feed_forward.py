@@ -1,7 +1,5 @@
 """The position-wise feed-forward network."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Pictures as sequences: split into patches in reading order, and joined again."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from attent.errors import ArgumentError, ShapeError

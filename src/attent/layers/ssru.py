@@ -1,7 +1,5 @@
 """The simpler simple recurrent unit: a decoder layer's past in one vector, in place of self-attention."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 `check` judges a function of a notebook; `attent learn` the files of a folder.
 """
 
-from __future__ import annotations
-
 from attent.requirements import check_extra
 
 check_extra("models")

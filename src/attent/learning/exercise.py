@@ -16,8 +16,6 @@
 Code is Python, and comes with the package.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from functools import cache

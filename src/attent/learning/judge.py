@@ -1,7 +1,5 @@
 """Judgment of a function: each case against the correct results, and the usual mistake that has the same results."""
 
-from __future__ import annotations
-
 import copy
 import runpy
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Construction of a model from its settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An encoder-only Transformer with an output layer for tokens or classes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """The RNN encoder-decoder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

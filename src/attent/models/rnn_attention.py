@@ -1,7 +1,5 @@
 """Attention of a recurrent decoder to the source, global or local."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The settings of every kind of model, and published sizes and recipes by name."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, ClassVar, Literal, Self
 

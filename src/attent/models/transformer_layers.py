@@ -1,7 +1,5 @@
 """The layers, encoder and decoders of Transformers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 

@@ -3,8 +3,6 @@
 An answer has values, the weights that they come from, and the queries without a match.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

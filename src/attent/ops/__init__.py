@@ -4,8 +4,6 @@ The compiled library is optional: it has a plain C interface over pointers, is c
 without torch. Without it, plain PyTorch computes the same.
 """
 
-from __future__ import annotations
-
 import torch
 
 from attent.requirements import check_version

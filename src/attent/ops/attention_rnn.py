@@ -4,8 +4,6 @@ The compiled library runs all steps of a decoder as one function. The loops in `
 and the fallback; `decode` chooses between them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Of two continuations with the same log-probability, the one of the better hypoth
 lower token id. A search's result therefore does not depend on the other sentences in the batch.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 `pyproject.toml` refers to this class; nothing imports it at run time.
 """
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -5,8 +5,6 @@ forward-mode derivatives and batched gradients support neither fused kernels nor
 PyTorch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec

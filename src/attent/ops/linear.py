@@ -5,8 +5,6 @@ under bfloat16 autocast on processors with matrix tiles (AMX). The latter reads 
 biases and their gradients stay float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

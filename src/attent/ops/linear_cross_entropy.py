@@ -3,8 +3,6 @@
 The logits of all tokens are never held at the same time.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

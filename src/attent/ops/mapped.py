@@ -1,7 +1,5 @@
 """Parameters backed by a memory-mapped file, whose pages can be released from memory."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 from collections.abc import Mapping

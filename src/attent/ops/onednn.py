@@ -4,8 +4,6 @@ The last bits of a row depend on the number of rows, so it is used only in train
 request it.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@
 on the values or the strides of tensors is decided when they run, so that a graph has no breaks, and its sizes may vary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

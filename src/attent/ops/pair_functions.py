@@ -1,7 +1,5 @@
 """Evaluate functions of one pair, (batch, head, query, key), for all pairs of a tile."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

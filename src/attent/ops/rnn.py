@@ -3,8 +3,6 @@
 Apart from the matrix products, the library computes a cell's whole step in one call, forward and backward.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, cast
 

@@ -3,8 +3,6 @@
 Plain matrix products are used where they are faster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from itertools import product

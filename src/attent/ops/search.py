@@ -4,8 +4,6 @@
 log-probabilities.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

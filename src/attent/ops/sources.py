@@ -3,8 +3,6 @@
 The build runs this file on its own, so it imports nothing from attent.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

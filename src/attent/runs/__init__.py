@@ -1,7 +1,5 @@
 """Run folders: everything that training leaves behind, sufficient to use the model."""
 
-from __future__ import annotations
-
 from attent.requirements import check_extra
 
 check_extra("models")

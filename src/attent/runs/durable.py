@@ -1,7 +1,5 @@
 """Atomic writes of files and folders (written under a temporary name, synced, renamed), and locks of run folders."""
 
-from __future__ import annotations
-
 import glob
 import os
 import shutil

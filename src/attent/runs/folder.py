@@ -10,8 +10,6 @@ Their files:
     checkpoints/             the checkpoints from which training resumes; see attent.training.checkpoint
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -5,8 +5,6 @@ Up to format 3, a model's normalizer was called `normaliser` in config.json and 
 `attent.runs.config.RunConfig`.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

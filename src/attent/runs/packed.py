@@ -3,8 +3,6 @@
 Weights are packed on loading, or mapped from the file written by `attent quantize`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast, get_args

@@ -4,8 +4,6 @@ A file is written in chunks as FILE.part, and renamed to FILE when it is complet
 records how much has been written, and from which lines and settings.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

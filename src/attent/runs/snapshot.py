@@ -5,8 +5,6 @@ only contains files that did not change during copying, as verified by a stamp, 
 folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile

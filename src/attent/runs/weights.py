@@ -1,7 +1,5 @@
 """A model's tensors in a safetensors file, checked against the model before they are loaded."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

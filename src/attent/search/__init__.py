@@ -1,7 +1,5 @@
 """Beam search and sampling with constraints, for any model, and scoring of given translations."""
 
-from __future__ import annotations
-
 from attent.requirements import check_extra
 
 check_extra("models")

@@ -1,7 +1,5 @@
 """Scoring: the probability of given translations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Beam search, greedy search and sampling for any model that implements the contract of `attent.models.model`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache

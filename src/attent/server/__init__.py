@@ -3,8 +3,6 @@
 It is independent of the explorer.
 """
 
-from __future__ import annotations
-
 from attent.requirements import check_extra
 
 check_extra("serve")

@@ -3,8 +3,6 @@
 A translation does not depend on its batch, so requests can share batches without changing answers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """Reading a request's parameters from JSON, a form, or the query string."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The runs that a server uses, by pair of languages: loaded when first needed, reloaded when they change on disk."""
 
-from __future__ import annotations
-
 import threading
 import time
 import weakref

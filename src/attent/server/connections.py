@@ -1,7 +1,5 @@
 """Limits on connections: their number, their deadlines, and the bytes that they may send besides bodies."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections import deque

@@ -14,8 +14,6 @@ exchange frames, each with a kind, a size, and a payload of that size:
 Any answer may be replaced by an error, which ends the conversation.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

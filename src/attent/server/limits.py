@@ -1,7 +1,5 @@
 """API keys, rate limits in texts per minute for each key and address, and limits on concurrent use by an address."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import time

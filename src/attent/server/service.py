@@ -1,7 +1,5 @@
 """The steps of a request: detect the language, split the text into sentences, queue them, and assemble the answer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """The server's OpenAPI 3.1 specification: every endpoint with its parameters, responses and errors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any

@@ -1,7 +1,5 @@
 """Translated documents, kept in memory under unguessable names until clients download them."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -1,7 +1,5 @@
 """Tasks, and recipes: strictly validated TOML settings that define a run, from corpus to run folder."""
 
-from __future__ import annotations
-
 from attent.requirements import check_extra
 
 check_extra("models")

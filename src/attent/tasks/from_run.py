@@ -1,7 +1,5 @@
 """The base class of loaded runs, with a readable description, and their loading."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar

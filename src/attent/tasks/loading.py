@@ -1,7 +1,5 @@
 """Loading of run folders, by task."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NoReturn
 

@@ -1,7 +1,5 @@
 """Random choices that are the same in every version of Python."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 

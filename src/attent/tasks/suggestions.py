@@ -5,8 +5,6 @@ published
 Transformer translates best (Wu et al. 2021, §4.2, arXiv:2105.14462).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

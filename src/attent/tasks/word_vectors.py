@@ -1,7 +1,5 @@
 """Initialization of embeddings with word vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

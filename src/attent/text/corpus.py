@@ -4,8 +4,6 @@ Reading, checking, splitting and encoding need little memory, even for large cor
 no text is in both parts.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ Files may be plain, gzipped or standard input. Every reader limits the unpacked 
 cannot fill the memory.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import itertools

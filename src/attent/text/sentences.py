@@ -3,8 +3,6 @@
 Sentences are split by sentencex. Languages are detected by py3langid, among those that the server translates from.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 import threading

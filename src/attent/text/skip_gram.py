@@ -1,7 +1,5 @@
 """Training of word vectors on a text, by gensim's skip-gram."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Text input of commands and scripts: standard input, a file, or the text itself."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

@@ -1,7 +1,5 @@
 """Tokenizers, which convert text to token ids and back, with one id per character or per word."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -4,8 +4,6 @@ Subword pieces are learned from text or taken from a pretrained translator, whic
 SentencePiece's pieces and language tokens.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import math

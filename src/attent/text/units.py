@@ -4,8 +4,6 @@ Units are the elements of terms and links: words, characters of scripts without 
 a text was split into words by a tokenizer or segmenter, or is as people wrote it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

@@ -7,8 +7,6 @@ Binary: the same first line; then each word, a space and its features as little-
 a line feed.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import re

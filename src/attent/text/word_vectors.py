@@ -1,7 +1,5 @@
 """Word vectors in the formats of GloVe, word2vec and fastText: reading, writing, lookup, and matching a vocabulary."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property

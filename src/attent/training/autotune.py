@@ -1,7 +1,5 @@
 """Selection of precision and number of threads by timing steps on this machine, and estimates of training time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

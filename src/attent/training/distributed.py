@@ -6,8 +6,6 @@ batch, regardless of the number of processes. Process 0 makes decisions, validat
 for it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping

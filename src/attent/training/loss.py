@@ -1,7 +1,5 @@
 """The interface of losses, and the loss of encoder–decoders for a batch and for a set of pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

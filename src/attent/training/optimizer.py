@@ -8,8 +8,6 @@ Averages of the weights during training translate better than the last weights. 
 weights, the learning rate of the schedule "plateau", and the end of training after validations without improvement.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Views of attention, built only from maps and labels: terminal, pictures, pages, walks."""
 
-from __future__ import annotations
-
 from attent.views.pages.page import page
 
 __all__ = ["page"]

@@ -1,7 +1,5 @@
 """Legible labels of known width, in any script."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable

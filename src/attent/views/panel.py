@@ -1,7 +1,5 @@
 """A panel: a matrix of weights with labels, and a line that explains its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args

@@ -1,7 +1,5 @@
 """The steps of the formula with their equations, for readers who see them for the first time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A heat map for the terminal, with a line for each query and a block for each key."""
 
-from __future__ import annotations
-
 import shutil
 from bisect import bisect
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The latter are the residual connection, layer normalization, feed-forward network and output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A walk through attention: every step with its equation, shape and numbers, labeled with words."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence

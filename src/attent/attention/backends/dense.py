@@ -5,8 +5,6 @@ context and gradients in the same layout: splitting and merging heads copies not
 mask hides, and holds no table of scores. A bias of offsets, such as ALiBi's, is passed as a vector for each head.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

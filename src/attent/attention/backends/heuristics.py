@@ -5,8 +5,6 @@ machine and chooses one of the rows; its choice is a small file in the user's ca
 removed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import warnings

@@ -1,7 +1,5 @@
 """Dot forms under softmax, through PyTorch's scaled_dot_product_attention, which computes all pairs."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Tanh forms in tiles whose scores are computed by `ops.tanh_score`, for every mask, normalizer, bias and position."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import cast
 

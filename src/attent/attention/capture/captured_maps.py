@@ -3,8 +3,6 @@
 The map of one call is prepared from snapshots of its tensors when it is first read.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

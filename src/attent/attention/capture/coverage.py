@@ -4,8 +4,6 @@ No flag of a Hugging Face class says whether it calls the `AttentionInterface`: 
 for BART, and `_supports_sdpa` for Gemma 2.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set

@@ -1,7 +1,5 @@
 """Effects of patches as a table, and the file that a patching writes and continues after a kill."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

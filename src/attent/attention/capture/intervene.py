@@ -3,8 +3,6 @@
 head_means(): the means that a change may need.
 """
 
-from __future__ import annotations
-
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ Both are weightings, so that a map of them is a map of weights like any other: r
 on demand, in memory linear in the sequence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

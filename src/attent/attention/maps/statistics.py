@@ -1,7 +1,5 @@
 """Statistics of a map's weights, summed over its tiles; and means over the queries of a head."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

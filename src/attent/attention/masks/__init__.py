@@ -1,7 +1,5 @@
 """The masks, one per file: which keys a query may attend to. Masks are combined by & and |."""
 
-from __future__ import annotations
-
 from attent import registry
 from attent.attention.base import And, Mask, Or
 from attent.attention.masks.around import Around

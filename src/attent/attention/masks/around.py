@@ -1,7 +1,5 @@
 """A window of keys around a center that each query chooses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

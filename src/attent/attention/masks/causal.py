@@ -1,7 +1,5 @@
 """Causal attention: later keys are hidden."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

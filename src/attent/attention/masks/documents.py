@@ -1,7 +1,5 @@
 """Several documents packed into one row."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

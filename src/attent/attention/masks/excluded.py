@@ -1,7 +1,5 @@
 """A list of hidden keys for each query."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Padding at the end of each sequence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """A different mask for each head."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """A prefix of keys that is visible to every query."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """A mask given as a boolean tensor."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

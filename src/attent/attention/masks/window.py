@@ -1,7 +1,5 @@
 """A window of keys around the query's position."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

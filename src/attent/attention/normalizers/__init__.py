@@ -1,7 +1,5 @@
 """The normalizers, one per file: functions from scores to weights."""
 
-from __future__ import annotations
-
 from attent import registry
 from attent.attention.base import Normalizer
 from attent.attention.normalizers.entmax15 import Entmax15

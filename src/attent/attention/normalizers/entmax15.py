@@ -1,7 +1,5 @@
 """The 1.5-entmax."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

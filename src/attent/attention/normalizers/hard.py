@@ -1,7 +1,5 @@
 """The argmax: all weight on the best key."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The identity: the weights are the scores."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The sigmoid of each score."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The softmax over the k keys with the largest scores."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

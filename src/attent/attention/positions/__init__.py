@@ -3,8 +3,6 @@
 Rotary, alibi and relative_bias act inside attention.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from attent import registry

@@ -1,7 +1,5 @@
 """A learned vector for each position, added to the embeddings."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

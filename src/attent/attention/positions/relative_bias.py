@@ -1,7 +1,5 @@
 """T5's relative position bias: a learned bias for each bucket of distances."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, Self
 

@@ -1,7 +1,5 @@
 """Rotary position embedding: queries and keys rotated by their positions."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

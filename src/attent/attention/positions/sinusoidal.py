@@ -1,7 +1,5 @@
 """Sinusoidal position encoding, added to the embeddings."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The scores, one per file; a file's name is the name of its score."""
 
-from __future__ import annotations
-
 from attent import registry
 from attent.attention.base import Score
 from attent.attention.scores.additive import Additive

@@ -1,7 +1,5 @@
 """Bahdanau's additive score."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, Self
 

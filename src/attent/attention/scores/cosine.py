@@ -1,7 +1,5 @@
 """The cosine of the angle between query and key."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor

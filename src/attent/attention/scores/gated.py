@@ -1,7 +1,5 @@
 """A score times a learned gate."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, Self
 

@@ -1,7 +1,5 @@
 """The Gaussian kernel's exponent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

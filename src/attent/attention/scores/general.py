@@ -1,7 +1,5 @@
 """Luong's multiplicative score."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, Self
 

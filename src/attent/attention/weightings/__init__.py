@@ -1,7 +1,5 @@
 """The weightings, one per file: factors on the weights after normalizing."""
 
-from __future__ import annotations
-
 from attent import registry
 from attent.attention.base import Weighting
 from attent.attention.weightings.gaussian_window import GaussianWindow

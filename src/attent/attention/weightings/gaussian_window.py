@@ -1,7 +1,5 @@
 """A Gaussian around a center for each query, as in local attention."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """attent answer: answer a question about a passage."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

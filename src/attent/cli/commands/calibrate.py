@@ -1,7 +1,5 @@
 """attent calibrate: learn from held-out pairs how far translations can be trusted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

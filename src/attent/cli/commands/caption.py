@@ -1,7 +1,5 @@
 """attent caption: pictures put into words."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """attent data: corpora to train on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

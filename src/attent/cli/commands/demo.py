@@ -1,7 +1,5 @@
 """attent demo: train on sentences or on dates, evaluate, translate and draw."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """attent describe: the model of a run as a tree."""
 
-from __future__ import annotations
-
 from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import write
 

@@ -1,7 +1,5 @@
 """attent doctor: versions, devices, kernels and folders of this installation, on one screen."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """attent evaluate: score a run on held-out data."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """attent export: write a translator or a language model for another engine, or any run as a page."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated

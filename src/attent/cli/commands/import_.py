@@ -1,7 +1,5 @@
 """attent import: convert a translator of Hugging Face or Marian to a run folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """attent learn: exercises that check themselves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """attent quantize: store a run's weights in another data type."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from attent.cli.options import DType, RunFolder, TrustCode

@@ -1,7 +1,5 @@
 """attent runs: list the runs of a folder, and check their files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

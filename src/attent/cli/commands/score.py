@@ -1,7 +1,5 @@
 """attent score: the probabilities of given translations or texts."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

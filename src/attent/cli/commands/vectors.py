@@ -1,7 +1,5 @@
 """attent vectors: write a run's embeddings, or vectors trained on a text, as word vectors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

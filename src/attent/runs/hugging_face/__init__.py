@@ -4,8 +4,6 @@ Sources: Marian (including the translators of OPUS-MT), Junczys-Dowmunt et al. (
 al. (2020), arXiv 2010.11125; NLLB, Costa-jussà et al. (2022), arXiv 2207.04672.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ them: our feature 2i is their feature i, and our 2i + 1 is their E/2 + i. Reorde
 stream in this way is exact, since a layer norm treats all features alike.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ Sources: Junczys-Dowmunt et al. (2018), arXiv 1804.00344; https://github.com/bro
 models/transformer.h, graph/node_initializers.cpp.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """A trained captioner: it puts pictures into words, and shows the regions that it attends to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

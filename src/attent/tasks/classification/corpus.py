@@ -1,7 +1,5 @@
 """Corpora of labeled examples, split into training, validation and test."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Evaluation of a classifier and of its heads: accuracy, macro F1 and the confusion matrix of labeled examples."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

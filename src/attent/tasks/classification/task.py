@@ -1,7 +1,5 @@
 """The task of classifying pictures, sequences of vectors or texts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Examples to classify, without labels: texts, pictures or vectors from a file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The corpus of dates for commands: regenerated from a run's config, with checks of its texts."""
 
-from __future__ import annotations
-
 import hashlib
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence

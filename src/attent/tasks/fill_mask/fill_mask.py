@@ -1,7 +1,5 @@
 """A trained masked language model: it predicts masked words, and shows its attention."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Masked language modeling: words of plain text are masked and predicted."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -3,8 +3,6 @@
 Weights are read from safetensors only, and no code in a model's folder is run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

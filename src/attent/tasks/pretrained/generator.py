@@ -1,7 +1,5 @@
 """A decoder-only language model of Hugging Face's transformers: it continues texts and shows its attention."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A model of Hugging Face's transformers that reads a text or a picture: its attention, and its guesses for blanks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal

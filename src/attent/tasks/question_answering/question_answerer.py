@@ -1,7 +1,5 @@
 """A trained model that answers questions about a passage with a span of it."""
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass

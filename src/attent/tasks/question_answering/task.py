@@ -1,7 +1,5 @@
 """The task of answering questions about a passage with a span of it, and its evaluation."""
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

@@ -1,7 +1,5 @@
 """Base class of language models that continue texts: ours and Hugging Face's."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Examples for language models: lines one by one, or running text in windows of a fixed number of tokens."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The continuation of a text step by step: each token with its alternatives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch

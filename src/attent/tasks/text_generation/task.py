@@ -1,7 +1,5 @@
 """Text generation: each token of plain text is predicted from those before it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

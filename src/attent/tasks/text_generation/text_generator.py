@@ -1,7 +1,5 @@
 """A trained language model: it continues texts, scores them, and shows its attention."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The base class of all translators: ours, and engines that run exported models."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ training lines, 1,014 validation lines and 1,000 test lines; equal line numbers 
 research use; for the terms, see https://github.com/multi30k/dataset.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import http.client

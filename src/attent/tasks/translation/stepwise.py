@@ -1,7 +1,5 @@
 """Step-by-step translation: each token with its alternatives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

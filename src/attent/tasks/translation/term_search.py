@@ -13,8 +13,6 @@ Decoding with External Knowledge". Forced beginnings take the place of their sep
 search itself is unchanged.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Translation of lines of text in chunks, as printed by `attent translate`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 These are all numbers if there is room; otherwise pooled maps, and the largest weights of each row and column.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Literal

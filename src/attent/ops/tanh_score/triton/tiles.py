@@ -7,8 +7,6 @@ reciprocal takes eight times as long as a multiply-add, so two features share on
 Every sum is computed by a single program, in a fixed order.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
