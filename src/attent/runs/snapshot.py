@@ -170,6 +170,9 @@ def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hash
     if not is_same:
         raise UnsettledError(f"{source} changed while it was read")
     target.flush()
+    # pages that are not on disk yet cannot leave the memory
+    if source.suffix == WEIGHTS:
+        os.fsync(target.fileno())
     return None if hasher is None else hasher.hexdigest()
 
 

@@ -264,19 +264,15 @@ class SentencePieceTokenizer:
         has_last_space: bool = False,
     ) -> None:
         self._processor, self._model = processor_of(model), model
-        if any(not isinstance(piece, str) or not piece for piece in pieces):
-            raise ArgumentError("a piece must be a non-empty text")
-        self._names = tuple(pieces)
-        ids = {piece: index + SPECIALS for index, piece in enumerate(self._names)}
-        if len(ids) != len(self._names):
-            raise ArgumentError(f"pieces must be distinct, got {Counter(self._names).most_common(1)[0][0]!r} twice")
+        self._names, ids = _ids_of(tuple(pieces))
         if unknown := [mark for mark in (*before, *after, *marks) if mark not in ids and mark != EOS_PIECE]:
             raise ArgumentError(f"a mark must be one of the pieces, got {unknown[0]!r}")
         self._before, self._after, self._marks = tuple(before), tuple(after), tuple(marks)
         self._has_language, self._has_last_space = has_language, has_last_space
         self.prompt, self._end = (tuple(ids.get(mark, EOS) for mark in side) for side in (self._before, self._after))
         self.marks = frozenset((EOS, *(ids[mark] for mark in (*marks, *before, *after) if mark in ids)))
-        self._ids = {piece: token for piece, token in ids.items() if token not in self.marks}
+        own = self.marks - {EOS}
+        self._ids = {piece: token for piece, token in ids.items() if token not in own} if own else ids
 
     @property
     def size(self) -> int:
@@ -362,6 +358,18 @@ class SentencePieceTokenizer:
         if self._has_last_space and pieces and self._processor.Normalize(text + "b").endswith((f"{SPACE}b", " b")):
             pieces.append(SPACE)
         return pieces
+
+
+# both tokenizers of a translator often have the same pieces
+@lru_cache(maxsize=1)
+def _ids_of(pieces: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Return distinct pieces and their ids; neither must be changed."""
+    if not all(isinstance(piece, str) and piece for piece in pieces):
+        raise ArgumentError("a piece must be a non-empty text")
+    ids = {piece: index + SPECIALS for index, piece in enumerate(pieces)}
+    if len(ids) != len(pieces):
+        raise ArgumentError(f"pieces must be distinct, got {Counter(pieces).most_common(1)[0][0]!r} twice")
+    return pieces, ids
 
 
 def _word_of(piece: str) -> str | None:
