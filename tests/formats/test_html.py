@@ -182,6 +182,8 @@ def test_what_a_page_cannot_be_is_said_before_anything_is_written(
     sentences = read(make_run("rnn", sentences="vectors", sentence_ends=(4,)))
     with pytest.raises(ArgumentError, match="which does not compute vectors of sentences"):
         page_of(sentences, "run")
+    with pytest.raises(ArgumentError, match=r"which does not compute a decoder with a recurrent unit \(ssru\)"):
+        page_of(read(make_run("transformer", self_attention="ssru")), "run")
 
     class Own(torch.nn.Module):
         pass

@@ -77,6 +77,7 @@ MODELS: list[dict[str, Any]] = [
     {"position": "alibi", "score": "cosine", "normalizer": "entmax15"},
     {"position": "relative_bias", "score": "additive", "norm": "pre"},
     {"position": "none", "score": "gaussian", "normalizer": "sparsemax", "key_value_heads": 2},
+    {"self_attention": "ssru", "decoder_layers": 2},
     {"kind": "rnn", "encoder_layers": 2, "layer_norm": True, "token_in_query": True},
     {"kind": "rnn", "attention": "luong", "cell": "lstm"},
     {"kind": "rnn", "attention": "luong", "input_feeding": False, "score": "concat"},

@@ -160,6 +160,8 @@ def _in_bytes(pixels: np.ndarray) -> np.ndarray:
 def _settings(model: nn.Module, name: str) -> dict[str, Any]:
     """Return the settings of a model, with its score and normalizer under their own names."""
     settings: Any = model.settings
+    if getattr(settings, "self_attention", None) == "ssru":
+        raise _unsupported(name, "a decoder with a recurrent unit (ssru)")
     described = settings.model_dump(mode="json")
     for slot in ("score", "normalizer"):
         for part in (getattr(module, slot) for module in model.modules() if hasattr(module, slot)):
