@@ -41,8 +41,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, translators: dict[str, Transla
     return folder
 
 
-def start(run: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
-    words = [sys.executable, "-m", "attent", "serve", str(run), "--port", "0", *options]
+def start(*options: Path | str) -> tuple[subprocess.Popen[str], str]:
+    words = [sys.executable, "-m", "attent", "serve", *map(str, options), "--port", "0"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return process, process.stdout.readline().strip()
 
@@ -57,9 +57,9 @@ def stop(process: subprocess.Popen[str]) -> None:
         process.communicate()
 
 
-@pytest.fixture(scope="module")
-def address(run: Path) -> Iterator[str]:
-    process, address = start(run)
+@pytest.fixture(scope="module", params=["run", "folder of runs"])
+def address(run: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    process, address = start(run) if request.param == "run" else start("--runs", run.parent, "--memory", "2GiB")
     yield address
     stop(process)
 
