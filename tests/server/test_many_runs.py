@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -273,6 +274,35 @@ def test_languages_take_turns() -> None:
     assert sorted(order) == ["few"] + ["many"] * 10
     # not behind the forty that came before
     assert order.index("few") <= 1
+
+
+def test_languages_that_come_later_do_not_go_first() -> None:
+    order, batchers = list[str](), list[Batcher]()
+
+    @dataclass(frozen=True)
+    class Work:
+        name: str
+        loop: asyncio.AbstractEventLoop
+
+        def __call__(self, texts: list[str]) -> list[str]:
+            order.append(self.name)
+            # before the next batch, a sentence in a new language is queued
+            if len(order) < 30 and order.count("first") < 5:
+                later = batchers[0].submit(["y"], Work(f"later {len(order)}", self.loop))
+                before = batchers[0].waiting
+                asyncio.run_coroutine_threadsafe(later, self.loop)
+                while batchers[0].waiting == before:
+                    time.sleep(0.001)
+            return texts
+
+    async def run() -> None:
+        batchers.append(Batcher(ServerSettings(batch=4, window=1.0, threads=1), group=lambda work: work.name))
+        await batchers[0].submit(["x"] * 20, Work("first", asyncio.get_running_loop()))
+        batchers[0].close()
+
+    asyncio.run(run())
+    # each waits only for those that had come before its last batch
+    assert [index for index, name in enumerate(order) if name == "first"] == [0, 1, 3, 6, 10]
 
 
 def test_a_run_that_cannot_be_loaded_is_an_error_of_its_requests_alone(client: TestClient, folder: Path) -> None:
