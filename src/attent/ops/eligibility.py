@@ -127,9 +127,8 @@ def can_run_native(
             return False
         if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") not in dtypes:
             return False
-    if in_inference and (not torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")):
-        return False
-    return all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
+    may_infer = not in_inference or (torch.is_inference_mode_enabled() and not torch.is_autocast_enabled("cpu"))
+    return may_infer and all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
 
 
 def library_problem() -> tuple[str | None, bool]:
@@ -151,15 +150,14 @@ def processor_class() -> str:
 
 def can_use_amx(features: Tensor, *parameters: Tensor | None) -> bool:
     """Return whether the processor's matrix tiles (AMX) can multiply features by contiguous float32 parameters."""
-    if (
-        torch.compiler.is_compiling()
-        or not native.has_amx()
-        or features.shape[-1] % AMX_WIDTH
-        or not can_run_native(features, dtypes=(torch.float32, torch.bfloat16))
-    ):
-        return False
-    return all(
-        parameter is None or (can_run_native(parameter) and parameter.is_contiguous()) for parameter in parameters
+    return (
+        not torch.compiler.is_compiling()
+        and native.has_amx()
+        and features.shape[-1] % AMX_WIDTH == 0
+        and can_run_native(features, dtypes=(torch.float32, torch.bfloat16))
+        and all(
+            parameter is None or (can_run_native(parameter) and parameter.is_contiguous()) for parameter in parameters
+        )
     )
 
 
