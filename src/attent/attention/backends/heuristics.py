@@ -60,12 +60,11 @@ class MachineRow:
 
     def dense_keys(self, dtype: torch.dtype, *, with_gradients: bool, with_table: bool) -> int | None:
         """Return the largest number of keys for which dense attention is faster than PyTorch's; None for any number."""
-        if dtype == torch.bfloat16:
-            limits = [self.bfloat16_gradients if with_gradients else self.bfloat16]
-        elif dtype == torch.float16:
-            limits = [self.float16_gradients if with_gradients else self.float16]
-        else:
-            limits = [self.float32_gradients if with_gradients else self.float32]
+        by_dtype = {
+            torch.bfloat16: (self.bfloat16, self.bfloat16_gradients),
+            torch.float16: (self.float16, self.float16_gradients),
+        }
+        limits = [by_dtype.get(dtype, (self.float32, self.float32_gradients))[with_gradients]]
         if with_table:
             without = self.table if dtype == torch.float32 else self.table_of_16_bits
             limits.append(self.table_gradients if with_gradients else without)
@@ -96,9 +95,7 @@ _rows_in_use: list[MachineRow] = []
 
 def current_row() -> MachineRow:
     """Return the row in effect: that of `using_row`, of the calibration, or of this processor's class."""
-    if _rows_in_use:
-        return _rows_in_use[-1]
-    return _calibrated_row() or ROWS[processor_class()]
+    return _rows_in_use[-1] if _rows_in_use else _calibrated_row() or ROWS[processor_class()]
 
 
 @constant_in_graphs
