@@ -118,14 +118,16 @@ def can_run_native(
             of the dtypes.
         in_inference: whether to require that inference mode is on and autocast is off.
     """
-    if not can_run_custom_function() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
-        return False
-    if torch._C._len_torch_dispatch_stack() or native.library() is None:  # pyright: ignore[reportAttributeAccessIssue]
+    if (
+        not can_run_custom_function()
+        or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
+        or torch._C._len_torch_dispatch_stack()  # pyright: ignore[reportAttributeAccessIssue]
+        or native.library() is None
+    ):
         return False
     if in_training:
-        if not torch.is_grad_enabled() or not all(tensor.numel() for tensor in tensors):
-            return False
-        if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") not in dtypes:
+        is_known_dtype = not torch.is_autocast_enabled("cpu") or torch.get_autocast_dtype("cpu") in dtypes
+        if not (torch.is_grad_enabled() and is_known_dtype and all(tensor.numel() for tensor in tensors)):
             return False
     may_infer = not in_inference or (torch.is_inference_mode_enabled() and not torch.is_autocast_enabled("cpu"))
     return may_infer and all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)

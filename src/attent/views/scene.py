@@ -14,7 +14,7 @@ from torch import Tensor
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.statistics import Span
 from attent.attention.masks.causal import Causal
-from attent.errors import ArgumentError, ShapeError, refuse
+from attent.errors import ShapeError, refuse
 from attent.views.labels import has_right_to_left
 
 # The subject of a row. The weights of step t may belong to the token that the step writes or to the one that it reads
@@ -255,8 +255,12 @@ class Scene:
                 ("rows", group.rows, group.shape[1]),
                 ("columns", group.columns, group.shape[2]),
             ):
-                if text not in self.texts:
-                    raise ArgumentError(f"the {axis} of {group.name!r} refer to a text {text!r} that does not exist")
+                refuse(
+                    (
+                        text not in self.texts,
+                        f"the {axis} of {group.name!r} refer to a text {text!r} that does not exist",
+                    )
+                )
                 if len(labels := self.texts[text].labels) != length:
                     raise ShapeError(f"{group.title} has {length} {axis}, got {len(labels)} labels")
         if self.picture is not None:

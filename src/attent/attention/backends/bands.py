@@ -231,6 +231,4 @@ def _key_ranges_of_rows(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
     ):
         return None
     bounds = mask_info.key_bounds(call)
-    if bounds is None:
-        return None
-    return bounds[0].amin((0, 1)).numpy(), bounds[1].amax((0, 1)).numpy()
+    return None if bounds is None else (bounds[0].amin((0, 1)).numpy(), bounds[1].amax((0, 1)).numpy())

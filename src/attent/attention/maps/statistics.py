@@ -255,8 +255,7 @@ def checked_spans(spans: Sequence[Span], length: int, name: str) -> list[Span]:
         if not 0 <= span[0] < span[1] <= length:
             raise ArgumentError(f"{name} must not be empty and lie from 0 to {length}, got {span}")
     for span, following in pairwise(sorted(map(tuple, spans))):
-        if following[0] < span[1]:
-            raise ArgumentError(f"{name} must not overlap, got {span} and {following}")
+        refuse((following[0] < span[1], f"{name} must not overlap, got {span} and {following}"))
     return [(begin, end) for begin, end in spans]
 
 
