@@ -60,11 +60,12 @@ class MachineRow:
 
     def dense_keys(self, dtype: torch.dtype, *, with_gradients: bool, with_table: bool) -> int | None:
         """Return the largest number of keys for which dense attention is faster than PyTorch's; None for any number."""
-        by_dtype = {
-            torch.bfloat16: (self.bfloat16, self.bfloat16_gradients),
-            torch.float16: (self.float16, self.float16_gradients),
-        }
-        limits = [by_dtype.get(dtype, (self.float32, self.float32_gradients))[with_gradients]]
+        if dtype == torch.bfloat16:
+            limits = [self.bfloat16_gradients if with_gradients else self.bfloat16]
+        elif dtype == torch.float16:
+            limits = [self.float16_gradients if with_gradients else self.float16]
+        else:
+            limits = [self.float32_gradients if with_gradients else self.float32]
         if with_table:
             without = self.table if dtype == torch.float32 else self.table_of_16_bits
             limits.append(self.table_gradients if with_gradients else without)
