@@ -204,14 +204,16 @@ class MissingExtraError(AttentError, ImportError):
     """A package that is not installed; the message names the extra that installs it."""
 
 
-def refuse(*rules: tuple[object, str]) -> None:
-    """Raise an ArgumentError with the message of the first rule that applies.
+def refuse(*rules: tuple[object, str], kind: type[AttentError] = ArgumentError) -> None:
+    """Raise an error with the message of the first rule that applies.
 
-    A rule is a pair (condition, message); it applies if the condition is true.
+    Args:
+        rules: pairs (condition, message); a rule applies if its condition is true.
+        kind: the class of the error.
     """
     for applies, message in rules:
         if applies:
-            raise ArgumentError(message)
+            raise kind(message)
 
 
 @contextmanager

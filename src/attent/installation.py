@@ -5,6 +5,8 @@ import platform
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,24 +87,16 @@ def examine() -> Findings:
 
 
 def _version(package: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return None
 
 
 def _requirements() -> Iterator[_Requirement]:
-    from importlib.metadata import PackageNotFoundError, requires
-
-    try:
-        lines = requires("attent") or []
-    except PackageNotFoundError:
-        lines = []
-    for line in lines:
-        if match := REQUIREMENT.match(line):
-            yield _Requirement(*match.groups())
+    with suppress(metadata.PackageNotFoundError):
+        matches = map(REQUIREMENT.match, metadata.requires("attent") or ())
+        yield from (_Requirement(*match.groups()) for match in matches if match)
 
 
 def _report_packages(findings: Findings) -> None:

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from attent import registry
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, refuse
 
 if TYPE_CHECKING:
     from attent.attention.base import Mask
@@ -50,8 +50,12 @@ def _build(term: str) -> Mask:
 
     name, numbers = _split(term)
     known_name, _, words = name.partition(":")
-    if words and known_name in MASKS:
-        raise ArgumentError(f"mask {known_name} takes only numbers, such as {EXAMPLES['window']}, got {name!r}")
+    refuse(
+        (
+            words and known_name in MASKS,
+            f"mask {known_name} takes only numbers, such as {EXAMPLES['window']}, got {name!r}",
+        )
+    )
     part = registry.find("mask", name, registry.with_aliases(dict(MASKS)))
     needs = choices.missing("mask", name)
     match numbers:
@@ -70,8 +74,7 @@ def _build(term: str) -> Mask:
         case [_, *_] if needs is None:
             raise ArgumentError(f"mask {name} takes no numbers, got {term.strip()!r}")
     written = next((example for mask_name, example in EXAMPLES.items() if MASKS[mask_name] is part), None)
-    if written is not None:
-        raise ArgumentError(f"mask {name} needs numbers: {written}")
+    refuse((written is not None, f"mask {name} needs numbers: {written}"))
     assert needs is not None
     raise ArgumentError(
         f"mask {name} needs values that cannot be given on the command line; "

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError, check_known, refuse
 
 # Folders searched for modules of parts, after Python's own path.
 _extra_path: list[str] = []
@@ -47,11 +47,7 @@ def parts(package: ModuleType | str, *, leave_out: tuple[str, ...] = ()) -> dict
 
 def with_aliases(classes: dict[str, type[Any]]) -> dict[str, type[Any]]:
     """Return the classes by file name and by alias."""
-    table = dict(classes)
-    for part in classes.values():
-        for alias in getattr(part, "aliases", ()):
-            table[alias] = part
-    return table
+    return classes | {alias: part for part in classes.values() for alias in getattr(part, "aliases", ())}
 
 
 def is_imported(name: str) -> bool:
@@ -73,20 +69,11 @@ def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:
     """
     if is_imported(name):
         return _imported(kind, name)
-    try:
-        return table[name]
-    except KeyError:
-        _refuse_dots(kind, name)
-        raise UnknownNameError(kind, name, table) from None
-
-
-def _refuse_dots(kind: str, name: str) -> None:
-    """Raise an ArgumentError if a name has the form "my.module.Class"."""
     module, dot, attribute = name.rpartition(".")
-    if dot:
-        raise ArgumentError(
-            f"{kind} {name!r} is not a valid name; write your own {kind} with a colon, {module}:{attribute}"
-        )
+    reason = f"{kind} {name!r} is not a valid name; write your own {kind} with a colon, {module}:{attribute}"
+    refuse((dot and name not in table, reason))
+    check_known(kind, name, table)
+    return table[name]
 
 
 @contextmanager

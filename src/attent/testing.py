@@ -15,7 +15,7 @@ from attent.attention.backends.bands import select_tokens
 from attent.attention.base import Mask, Normalizer, Pairs, Position, Score, Weighting
 from attent.attention.call import Prepared
 from attent.attention.masks import Table
-from attent.errors import ArgumentError, PartError
+from attent.errors import PartError, refuse
 
 Part = Score | Normalizer | Mask | Position | Weighting | nn.Module | Callable[[Tensor, Tensor], Tensor]
 # Tolerance for rounding in float64.
@@ -57,8 +57,7 @@ def check_part(
         ArgumentError: the argument is not a part.
         ShapeError: the part was made for different sizes.
     """
-    if isinstance(part, type | str):
-        raise ArgumentError(f"check_part needs a part, such as an instance, got {part!r}")
+    refuse((isinstance(part, type | str), f"check_part needs a part, such as an instance, got {part!r}"))
     if isinstance(part, nn.Module):
         part = copy.deepcopy(part).double()
     if not isinstance(part, Normalizer | Mask | Position | Weighting):

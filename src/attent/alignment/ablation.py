@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from attent.attention.capture.intervene import head_means, intervene
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.statistics import HeadStatistics
-from attent.errors import ArgumentError, check_known
+from attent.errors import check_known, refuse
 from attent.ops import packed_linear
 from attent.ops.packed_linear import WeightType
 
@@ -136,8 +136,7 @@ def head_summaries(judge: HeadJudge) -> dict[tuple[str, int], HeadSummary]:
                     len(rows), is_distribution=weights.is_distribution, is_self_attention=is_self_attention
                 )
             statistics[path].add(rows, weights.call.pairs().query_position[0].cpu())
-    if not statistics:
-        raise ArgumentError("heads cannot be evaluated: the model has no attention, or there are no examples")
+    refuse((not statistics, "heads cannot be evaluated: the model has no attention, or there are no examples"))
     return {
         (path, head): HeadSummary(means["entropy"], means["distance"])
         for path, heads in statistics.items()
@@ -160,16 +159,14 @@ class Ablation:
     def __init__(self, judge: HeadJudge, change: str = "zero") -> None:
         check_known("change of a head", change, CHANGES)
         self.judge, self.change = judge, change
-        statistics = _statistics(judge)
-        self.score, self._scores = _scores(judge.metric, statistics)
+        self.score, self._scores = _scores(judge.metric, _statistics(judge))
         self.means = _means(judge) if change == "mean" else None
 
     def cost(self, module: str, head: int, summary: HeadSummary = UNKNOWN) -> HeadCost:
         """Return the cost of changing one head, on the same examples and resamples as the unchanged model."""
         metric = self.judge.metric
         with intervene(self.judge.model, {module: {head: self.change}}, means=self.means):  # pyright: ignore[reportArgumentType]
-            statistics = _statistics(self.judge)
-        score, scores = _scores(metric, statistics)
+            score, scores = _scores(metric, _statistics(self.judge))
         low, high = np.percentile(metric.sign * (scores - self._scores), (2.5, 97.5)).tolist()
         return HeadCost(module, head, score, metric.sign * (score - self.score), low, high, *summary)
 
@@ -193,8 +190,7 @@ def _means(judge: HeadJudge) -> Mapping[str, Tensor]:
 
 def _scores(metric: Metric, statistics: np.ndarray) -> tuple[float, np.ndarray]:
     """Return a metric of examples from their statistics (N, k), and its values on bootstrap resamples, (R,)."""
-    if not len(statistics):
-        raise ArgumentError("heads cannot be evaluated without examples")
+    refuse((not len(statistics), "heads cannot be evaluated without examples"))
     return float(metric.score(statistics.sum(0, keepdims=True))[0]), metric.score(resampled_sums(statistics))
 
 

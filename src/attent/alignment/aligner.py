@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attent.alignment.error_rate import Agreement, agreement
 from attent.alignment.forced_decoding import ABOUT, AttentionSelector, forced_batches, selected_batches
-from attent.errors import ShapeError
+from attent.errors import ShapeError, refuse
 from attent.models.model import EncoderDecoder
 from attent.text.text import Gold, Link
 from attent.text.tokenizer import Tokenizer, marks_of
@@ -131,8 +131,7 @@ def rank_selectors(
     Raises:
         ShapeError: the number of gold links differs from the number of pairs.
     """
-    if len(pairs) != len(gold):
-        raise ShapeError(f"each of {len(pairs)} pairs needs gold links, got {len(gold)}")
+    refuse((len(pairs) != len(gold), f"each of {len(pairs)} pairs needs gold links, got {len(gold)}"), kind=ShapeError)
     # sure links of all pairs, including those without weights
     total = sum((agreement((), links) for links in gold), Agreement())
     results: dict[AttentionSelector, Agreement] = {}

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ArgumentError, check_index, check_known
+from attent.errors import check_index, check_known, refuse
 from attent.models.model import EncoderDecoder
 from attent.runs.config import RunConfig
 from attent.text.batches import KEY_MULTIPLE, ROW_MULTIPLE, BatchSize, Sequences, cut_batches, round_up
@@ -176,8 +176,7 @@ def forced_passes(
             memory = model.encode(source_ids, torch.from_numpy(source.lengths[filled]).to(device))
             features = model.decode(memory, target_ids)
         attentions = {name: weights for name, weights in maps.items() if name.endswith("cross_attention")}
-        if not attentions:
-            raise ArgumentError("a model without attention to the source has no alignment")
+        refuse((not attentions, "a model without attention to the source has no alignment"))
         yield ForcedPass(rows, attentions, memory.features, features)
 
 
@@ -266,11 +265,8 @@ def _of_rows(weights: AttentionMap, selector: AttentionSelector, count: int) -> 
     step = max(1, MAX_WEIGHTS // (batch * heads * keys))
     if step >= queries:
         return selector.of_layer(weights.dense())[:count].float().cpu()
-    rows = [
-        selector.of_layer(weights[..., begin : begin + step, :])[:count].float().cpu()
-        for begin in range(0, queries, step)
-    ]
-    return torch.cat(rows, 1)
+    tiles = (weights[..., begin : begin + step, :] for begin in range(0, queries, step))
+    return torch.cat([selector.of_layer(tile)[:count].float().cpu() for tile in tiles], 1)
 
 
 def _round_up_rows(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:

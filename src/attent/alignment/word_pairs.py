@@ -61,8 +61,7 @@ def parse_pair(text: str, words: str) -> WordPair:
         ArgumentError: it is not of this form.
     """
     first, _, second = words.partition(":")
-    if not first or not second or ":" in second:
-        raise ArgumentError(f"two words must be written as in ate:pizza, got {words!r}")
+    refuse((not first or not second or ":" in second, f"two words must be written as in ate:pizza, got {words!r}"))
     return WordPair(text, first, second)
 
 
@@ -79,10 +78,11 @@ def read_word_pairs(file: Path | str) -> list[WordPair]:
             pairs += [parse_pair(text, words)] if tab else []
         except ArgumentError as error:
             raise DataError(f"{file}, line {number}: {error}") from error
-        if not tab and line.strip():
-            raise DataError(f"{file}, line {number} must be a text, a tab and two words as in ate:pizza")
-    if not pairs:
-        raise DataError(f"{file} has no line of a text, a tab and two words")
+        refuse(
+            (not tab and line.strip(), f"{file}, line {number} must be a text, a tab and two words as in ate:pizza"),
+            kind=DataError,
+        )
+    refuse((not pairs, f"{file} has no line of a text, a tab and two words"), kind=DataError)
     return pairs
 
 
@@ -138,12 +138,17 @@ def word_index(words: Sequence[str], name: str) -> int:
     match = NUMBERED.fullmatch(name)
     word, number = (name, None) if name in words or match is None else (match[1], match[2])
     indices = [index for index, candidate in enumerate(words) if candidate == word]
-    if not indices:
-        raise ArgumentError(f"{word!r} is not a word of the text, whose words are {brief(' '.join(words))}")
-    if number is None and len(indices) > 1:
-        raise ArgumentError(f"the text has {word!r} {len(indices)} times: choose one as in {word}#{len(indices)}")
-    if number is not None and int(number) > len(indices):
-        raise ArgumentError(f"the text has {word!r} {len(indices)} times, so there is no {name}")
+    refuse(
+        (not indices, f"{word!r} is not a word of the text, whose words are {brief(' '.join(words))}"),
+        (
+            number is None and len(indices) > 1,
+            f"the text has {word!r} {len(indices)} times: choose one as in {word}#{len(indices)}",
+        ),
+        (
+            number is not None and int(number) > len(indices),
+            f"the text has {word!r} {len(indices)} times, so there is no {name}",
+        ),
+    )
     return indices[int(number or 1) - 1]
 
 

@@ -128,9 +128,7 @@ class Call:
 
     def repeat_kv_side(self, side: LoweredSide) -> LoweredSide:
         """Return a side of the score repeated for the query heads that share it."""
-        if side.features.shape[1] == self.heads:
-            return side
-        return side.map(self.repeat_kv)
+        return side if side.features.shape[1] == self.heads else side.map(self.repeat_kv)
 
     def restore_axes(self, output: Tensor) -> Tensor:
         """Return a result (B, H, …) with as many axes as the caller's tensors had."""

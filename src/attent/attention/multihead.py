@@ -14,7 +14,7 @@ from attent.attention.cache import KeyValueCache
 from attent.attention.call import Prepared, lower_key
 from attent.attention.capture.watch import is_watched, report, watch
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ShapeError, refuse
 from attent.ops.eligibility import without_autocast
 from attent.ops.linear import project
 
@@ -68,11 +68,16 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if heads < 1 or (key_head_width is None and query_width % heads):
-            raise ArgumentError(f"{heads} heads do not divide a width of {query_width}; give key_head_width")
+        refuse(
+            (
+                heads < 1 or (key_head_width is None and query_width % heads),
+                f"{heads} heads do not divide a width of {query_width}; give key_head_width",
+            )
+        )
         self.heads, self.key_value_heads = heads, key_value_heads or heads
-        if heads % self.key_value_heads:
-            raise ArgumentError(f"key_value_heads must divide heads = {heads}, got {self.key_value_heads}")
+        refuse(
+            (heads % self.key_value_heads, f"key_value_heads must divide heads = {heads}, got {self.key_value_heads}")
+        )
         self.key_width = key_head_width or query_width // heads
         self.value_width = value_head_width or self.key_width
         memory_width = memory_width or query_width
@@ -81,8 +86,7 @@ class MultiHeadAttention(nn.Module):
         self.value_projection = nn.Linear(
             value_memory_width or memory_width, self.key_value_heads * self.value_width, bias=bias
         )
-        merged = heads * self.value_width
-        self.output = nn.Linear(merged, query_width, bias=bias) if output == "linear" else output
+        self.output = nn.Linear(heads * self.value_width, query_width, bias=bias) if output == "linear" else output
         self.score = choices.score_for(score, self.key_width, self.key_width, heads)
         # the attribute's name is part of the state_dict of a normalizer with parameters
         self.normalizer = choices.normalizer(normalizer)
@@ -100,8 +104,12 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ArgumentError: the original has bias_k, bias_v or add_zero_attn, which add keys that are not in the memory.
         """
-        if original.bias_k is not None or original.bias_v is not None or original.add_zero_attn:
-            raise ArgumentError("from_torch does not support bias_k, bias_v or add_zero_attn")
+        refuse(
+            (
+                original.bias_k is not None or original.bias_v is not None or original.add_zero_attn,
+                "from_torch does not support bias_k, bias_v or add_zero_attn",
+            )
+        )
         module = cls(
             original.embed_dim,
             original.num_heads,

@@ -151,9 +151,7 @@ def zero_hidden_keys(visible: Tensor, key: LoweredSide, value: Tensor) -> tuple[
 
 
 def _bias_at_pairs(call: Call, pairs: Pairs) -> Tensor | None:
-    bias = None
-    if call.bias is not None:
-        bias = call.bias_term(call.bias_at_pairs(pairs, call.bias))
+    bias = None if call.bias is None else call.bias_term(call.bias_at_pairs(pairs, call.bias))
     if call.position is not None:
         term = call.position.bias(pairs).to(call.accumulation_dtype)
         bias = term if bias is None else bias + term

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from torch import nn
 
 from attent.attention.capture.intervene import Change, intervene
-from attent.errors import ArgumentError, DataError, check_index
+from attent.errors import ArgumentError, DataError, check_index, refuse
 from attent.explorer.loaded_run import LoadedRun
 from attent.explorer.scheduler import LRUCache, SceneStore, Scheduler
 from attent.explorer.tiles import HeadView, MapRegion, TilePyramid, sampled_head_statistics
@@ -162,10 +162,9 @@ class Explorer:
 
     def describe(self) -> dict[str, Any]:
         """Return a description of the runs and scenes, ready for JSON."""
-        scenes = list(range(len(self.scenes.fixed)))
         return {
             "runs": [run.describe() for run in self.runs],
-            "scenes": scenes,
+            "scenes": list(range(len(self.scenes.fixed))),
             "text": self.text,
             "longest": self.longest,
         }
@@ -297,8 +296,7 @@ class Explorer:
             if classifier.tokenizer is None:
                 # a picture classifier would interpret the text as the name of a file on this machine
                 raise ArgumentError(f"{run.name} reads {run.input_kind}: choose one of its examples")
-            if not request.text.strip():
-                raise DataError("there is nothing to classify: the text is empty")
+            refuse((not request.text.strip(), "there is nothing to classify: the text is empty"), kind=DataError)
             length = len(classifier.tokenizer.encode(request.text))
             self._check_length(length)
             data, title = classifier.data([request.text]), request.text[:MAX_TITLE]
@@ -348,16 +346,16 @@ class Explorer:
         return HeadView((scene_number, group.name, layer), group.layers[layer], request.head)
 
     def _run_for_task(self, number: int, task: str) -> LoadedRun:
-        if not self.runs:
-            raise ArgumentError("no run is open: only the given maps can be viewed")
+        refuse((not self.runs, "no run is open: only the given maps can be viewed"))
         run = self.runs[check_index("run", number, len(self.runs))]
-        if run.task != task:
-            raise ArgumentError(f"{run.name} is for the task {run.task}, not for {task}")
+        refuse((run.task != task, f"{run.name} is for the task {run.task}, not for {task}"))
         return run
 
     def _check_length(self, tokens: int, name: str = "text") -> None:
-        if tokens > self.longest:
-            raise DataError(f"the {name} has {tokens:,} tokens, more than the limit of {self.longest:,}")
+        refuse(
+            (tokens > self.longest, f"the {name} has {tokens:,} tokens, more than the limit of {self.longest:,}"),
+            kind=DataError,
+        )
 
 
 def _token_event(step: DecodingStep, weights: list[float] | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from attent.errors import ArgumentError, check_index
+from attent.errors import ArgumentError, check_index, refuse
 from attent.runs.config import read_config
 from attent.tasks.classification.arrays import VectorSequences
 from attent.tasks.classification.pictures import Pictures
@@ -73,6 +73,5 @@ def with_examples(run: LoadedRun, examples: Any) -> LoadedRun:
     """
     if examples is None:
         return run
-    if run.input_kind == "texts":
-        raise ArgumentError(f"{run.name} reads texts and takes no examples")
+    refuse((run.input_kind == "texts", f"{run.name} reads texts and takes no examples"))
     return replace(run, examples=run.tool.data(examples))

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from attent.attention.maps.statistics import HeadStatistics
 from attent.attention.maps.tiles import Tile
-from attent.errors import ArgumentError, check_index, check_known
+from attent.errors import check_index, check_known, refuse
 from attent.explorer.scheduler import LRUCache, Scheduler
 from attent.views.scene import LayerWeights
 
@@ -73,8 +73,12 @@ class HeadView:
     head: int | None
 
     def __post_init__(self) -> None:
-        if self.head is not None and not 0 <= self.head < self.layer.shape[0]:
-            raise ArgumentError(f"head must be from 0 to {self.layer.shape[0] - 1}, or mean, got {self.head}")
+        refuse(
+            (
+                self.head is not None and not 0 <= self.head < self.layer.shape[0],
+                f"head must be from 0 to {self.layer.shape[0] - 1}, or mean, got {self.head}",
+            )
+        )
 
     @property
     def key(self) -> tuple[Hashable, int | None]:
@@ -187,8 +191,7 @@ class TilePyramid:
         check_index("level", level, view.top_level + 1)
         for name, number, length in (("y", y, view.shape[0]), ("x", x, view.shape[1])):
             count = -(-block_count(length, level) // TILE_SIDE)
-            if not 0 <= number < count:
-                raise ArgumentError(f"{name} must be from 0 to {count - 1} at level {level}, got {number}")
+            refuse((not 0 <= number < count, f"{name} must be from 0 to {count - 1} at level {level}, got {number}"))
         block, column = divmod(x, TILES_PER_STRIP)
         strip, step = self._strip(view, level, y, block, reduction)
         return MapRegion(

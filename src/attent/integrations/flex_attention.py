@@ -20,7 +20,7 @@ from attent.attention.base import Pairs
 from attent.attention.call import Prepared
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.errors import ArgumentError, DeviceError, ShapeError, refuse
+from attent.errors import DeviceError, ShapeError, refuse
 from attent.integrations.block_mask import BlockMaskPairs
 from attent.integrations.score_mod import parts_of
 from attent.ops.eligibility import without_autocast
@@ -114,13 +114,22 @@ def _check(query: Tensor, key: Tensor, block_mask: BlockMask | None, *, enable_g
         )
     if block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS):
         return
-    if block_mask.kv_num_blocks.device != query.device:
-        raise DeviceError(f"block_mask must be on {query.device} as query, got {block_mask.kv_num_blocks.device}")
+    refuse(
+        (
+            block_mask.kv_num_blocks.device != query.device,
+            f"block_mask must be on {query.device} as query, got {block_mask.kv_num_blocks.device}",
+        ),
+        kind=DeviceError,
+    )
     sizes = tuple(block_mask.shape[-2:])
-    if sizes != (query.shape[2], key.shape[2]):
-        raise ShapeError(
-            f"block_mask was made for (Tq, Tk) = {sizes}, got {(query.shape[2], key.shape[2])}: create one of this size"
-        )
+    refuse(
+        (
+            sizes != (query.shape[2], key.shape[2]),
+            f"block_mask was made for (Tq, Tk) = {sizes}, got {(query.shape[2], key.shape[2])}: create one of this "
+            "size",
+        ),
+        kind=ShapeError,
+    )
     for name, size, own in zip(("B", "H"), query.shape, block_mask.kv_num_blocks.shape, strict=False):
         if own not in (1, size):
             raise ShapeError(f"block_mask was made for {name} = {own}, got {size}")
@@ -165,8 +174,7 @@ def _modify(score_mod: ScoreMod, scores: Tensor, pairs: Pairs) -> Tensor:
     """Apply a function to each score of a tile."""
     batch, head = (torch.arange(size, device=scores.device) for size in scores.shape[:2])
     modified = for_all_pairs(score_mod, batch, head, pairs.query_index, pairs.key_index, scores)
-    if not modified.is_floating_point():
-        raise ArgumentError(f"score_mod must return a floating-point score, got {modified.dtype}")
+    refuse((not modified.is_floating_point(), f"score_mod must return a floating-point score, got {modified.dtype}"))
     return modified.to(scores.dtype)
 
 

@@ -6,9 +6,9 @@ On request, the float32 products of linear layers are computed by oneDNN where i
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -56,18 +56,7 @@ def register(*, linear: bool = False) -> None:
     nn.attention.register_flash_attention_impl(NAME, register_fn=partial(_activate, linear=linear))
 
 
-@dataclass
-class _Handle:
-    """The kernels that are registered with PyTorch's dispatcher."""
-
-    library: Library
-
-    def remove(self) -> None:
-        """Restore PyTorch's own operators."""
-        self.library._destroy()  # pyright: ignore[reportPrivateUsage]
-
-
-def _activate(*, linear: bool) -> _Handle:
+def _activate(*, linear: bool) -> Any:
     # fetched while they are still PyTorch's
     for name in ("scaled_dot_product_attention", "addmm", "mm"):
         _pytorch_kernel(name)
@@ -79,7 +68,7 @@ def _activate(*, linear: bool) -> _Handle:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Warning only once for all operators")
                 library.impl(name, kernel, "CPU")
-    return _Handle(library)
+    return SimpleNamespace(remove=library._destroy)  # pyright: ignore[reportPrivateUsage]
 
 
 @cache
@@ -138,10 +127,13 @@ def _is_short(query: Tensor, key: Tensor, dropout: float) -> bool:
 
     This is checked first because it is cheap.
     """
-    if query.dim() < 2 or key.dim() < 2 or query.shape[-2] == 1:
-        # `attend` leaves single queries to PyTorch, and a step of decoding is too short for its checks
-        return True
-    return query.numel() * key.shape[-2] < (MULTIPLICATIONS_WITH_DROPOUT if dropout else MULTIPLICATIONS)
+    # `attend` leaves single queries to PyTorch, and a step of decoding is too short for its checks
+    return (
+        query.dim() < 2
+        or key.dim() < 2
+        or query.shape[-2] == 1
+        or query.numel() * key.shape[-2] < (MULTIPLICATIONS_WITH_DROPOUT if dropout else MULTIPLICATIONS)
+    )
 
 
 def _is_called_by_attend(frame: FrameType | None) -> bool:
@@ -156,17 +148,17 @@ def _can_serve(
 ) -> bool:
     """Return whether a call means the same to `attend` as to PyTorch; it does not if PyTorch broadcasts or raises."""
     inputs = [query, key, value] if mask is None else [query, key, value, mask]
-    if not all(type(tensor) in (Tensor, nn.Parameter) and tensor.numel() for tensor in inputs):
-        return False
-    if not can_run(query, key, value) or not query.dtype == key.dtype == value.dtype:
-        return False
-    if not torch.backends.cuda.flash_sdp_enabled() or not 0.0 <= dropout < 1.0:
-        return False
     if torch.is_grad_enabled() and torch._C._dispatch_tls_is_dispatch_key_excluded(_AUTOGRAD):  # pyright: ignore[reportAttributeAccessIssue]
         # the caller's own gradients are being recorded above
         return False
-    return _fit_together(query.shape, key.shape, value.shape, has_groups) and (
-        mask is None or (not is_causal and _is_readable_mask(mask, query, key.shape[-2]))
+    return (
+        all(type(tensor) in (Tensor, nn.Parameter) and tensor.numel() for tensor in inputs)
+        and can_run(query, key, value)
+        and query.dtype == key.dtype == value.dtype
+        and torch.backends.cuda.flash_sdp_enabled()
+        and 0.0 <= dropout < 1.0
+        and _fit_together(query.shape, key.shape, value.shape, has_groups)
+        and (mask is None or (not is_causal and _is_readable_mask(mask, query, key.shape[-2])))
     )
 
 
@@ -174,20 +166,20 @@ def _fit_together(query: Sequence[int], key: Sequence[int], value: Sequence[int]
     """Return whether (B, H, Tq, D), (B, G, Tk, D) and (B, G, Tk, Dv), or fewer axes, agree without broadcasting."""
     if not len(query) == len(key) == len(value) or not 2 <= len(query) <= 4:
         return False
-    if key[:-1] != value[:-1] or query[-1] != key[-1] or query[:-3] != key[:-3]:
-        return False
     is_grouped = has_groups and len(query) == 4 and query[1] % key[1] == 0
-    return is_grouped or query[-3:-2] == key[-3:-2]
+    have_same_sizes = key[:-1] == value[:-1] and query[-1] == key[-1] and query[:-3] == key[:-3]
+    return have_same_sizes and (is_grouped or query[-3:-2] == key[-3:-2])
 
 
 def _is_readable_mask(mask: Tensor, query: Tensor, keys: int) -> bool:
     """Return whether each axis of a mask is as long as that of the scores, or one."""
-    if mask.device.type != "cpu" or mask.dtype not in (torch.bool, torch.float32, query.dtype):
-        return False
     scores = (*query.shape[:-1], keys)
-    if not 2 <= mask.dim() <= len(scores):
-        return False
-    return all(size in (1, full) for size, full in zip(mask.shape, scores[-mask.dim() :], strict=True))
+    return (
+        mask.device.type == "cpu"
+        and mask.dtype in (torch.bool, torch.float32, query.dtype)
+        and 2 <= mask.dim() <= len(scores)
+        and all(size in (1, full) for size, full in zip(mask.shape, scores[-mask.dim() :], strict=True))
+    )
 
 
 def _prepare(

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ShapeError, refuse
 
 
 def patch_grid(height: int, width: int, size: int) -> tuple[int, int]:
@@ -16,10 +16,12 @@ def patch_grid(height: int, width: int, size: int) -> tuple[int, int]:
     Raises:
         ArgumentError: the size does not divide height and width.
     """
-    if size < 1 or height % size or width % size:
-        raise ArgumentError(
-            f"the patch size must divide the height and the width of {height} x {width} pixels, got {size}"
+    refuse(
+        (
+            size < 1 or height % size or width % size,
+            f"the patch size must divide the height and the width of {height} x {width} pixels, got {size}",
         )
+    )
     return height // size, width // size
 
 
@@ -39,8 +41,7 @@ def patches(pictures: Tensor, size: int) -> Tensor:
         ShapeError: the pictures do not have these axes.
         ArgumentError: the size does not divide height and width.
     """
-    if pictures.dim() != 4:
-        raise ShapeError(f"pictures must be (B, H, W, C), got {tuple(pictures.shape)}")
+    refuse((pictures.dim() != 4, f"pictures must be (B, H, W, C), got {tuple(pictures.shape)}"), kind=ShapeError)
     batch, height, width, channels = pictures.shape
     down, across = patch_grid(height, width, size)
     cells = pictures.reshape(batch, down, size, across, size, channels).transpose(2, 3)  # (B, down, across, P, P, C)

@@ -22,7 +22,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from attent.errors import ArgumentError
+from attent.errors import refuse
 
 
 @cache
@@ -37,6 +37,5 @@ def exercises() -> tuple[Mapping[str, Any], ...]:
 
 def exercise(number: int) -> Mapping[str, Any]:
     """Return the exercise with a number, from 1; raise `ArgumentError` if there is none."""
-    if not 1 <= number <= len(exercises()):
-        raise ArgumentError(f"exercises are numbered from 1 to {len(exercises())}, got {number}")
+    refuse((not 1 <= number <= len(exercises()), f"exercises are numbered from 1 to {len(exercises())}, got {number}"))
     return exercises()[number - 1]

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from attent.errors import ShapeError
 from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
-from attent.models.model import Model
+from attent.models.model import Model, check_source
 from attent.models.settings import EncoderSettings
 from attent.models.transformer_layers import Encoder, build_positions
 from attent.ops import packed_linear
@@ -81,12 +80,7 @@ class EncoderModel(Model):
 
         The class vector and the positions are included.
         """
-        axes = 2 if self.settings.input == "tokens" else 3
-        if sequence.dim() != axes or lengths.shape != sequence.shape[:1]:
-            shape = "(B, T)" if axes == 2 else "(B, T, D)"
-            raise ShapeError(
-                f"a sequence must be {shape} and lengths (B,), got {tuple(sequence.shape)} and {tuple(lengths.shape)}"
-            )
+        check_source(sequence, lengths, self.settings.input, "a sequence", "T")
         features = self.embedding(sequence)
         if self.cls is not None:
             features, lengths = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
-from attent.errors import ShapeError
+from attent.errors import ShapeError, refuse
 from attent.layers.embeddings import TokenEmbedding
 from attent.models import transformer_packing
 from attent.models.model import Model
@@ -55,8 +55,10 @@ class LanguageModel(Model):
 
     def __init__(self, settings: DecoderSettings, size: int, outputs: int) -> None:
         super().__init__()
-        if size != outputs:
-            raise ShapeError(f"a language model reads and writes one vocabulary, got {size} and {outputs} tokens")
+        refuse(
+            (size != outputs, f"a language model reads and writes one vocabulary, got {size} and {outputs} tokens"),
+            kind=ShapeError,
+        )
         self.settings = settings
         self.embedding = Embedding(TokenEmbedding(size, settings.width), settings)
         self.decoder = CausalDecoder(settings)

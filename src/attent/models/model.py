@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from attent.attention.base import Score
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.positions.learned import Learned
-from attent.errors import ArgumentError, ShapeError, check_known
+from attent.errors import ShapeError, check_known, refuse
 from attent.layers.embeddings import TokenEmbedding
 from attent.ops import packed_linear
 from attent.ops.search import PackedDecoder
@@ -78,8 +78,12 @@ class Model(nn.Module):
             check_known("part of the model", name, self.parts)
             for module in self.parts[name]:
                 module.requires_grad_(False)
-        if names and not any(parameter.requires_grad for parameter in self.parameters()):
-            raise ArgumentError(f"nothing is left to train: {', '.join(names)} contain all weights of this model")
+        refuse(
+            (
+                names and not any(parameter.requires_grad for parameter in self.parameters()),
+                f"nothing is left to train: {', '.join(names)} contain all weights of this model",
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -99,21 +103,23 @@ class Memory:
         return Memory(self.features[rows], self.lengths[rows])
 
 
-def check_source(source: Tensor, lengths: Tensor, input: str) -> None:
+def check_source(source: Tensor, lengths: Tensor, input: str, name: str = "source", length: str = "Tk") -> None:
     """Check the axes of a source, and that there is one length per row.
 
     Args:
         source: tokens (B, Tk) or vectors (B, Tk, D).
         lengths: the number of real positions, (B,).
         input: "tokens" or "vectors".
+        name: the name of the source in the message.
+        length: the letters of its length in the message.
 
     Raises:
         ShapeError: the source has other axes, or there is not one length per row.
     """
-    shape = "(B, Tk)" if input == "tokens" else "(B, Tk, D)"
+    shape = f"(B, {length})" if input == "tokens" else f"(B, {length}, D)"
     if source.dim() != shape.count(",") + 1 or lengths.shape != source.shape[:1]:
         raise ShapeError(
-            f"source must be {shape} and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}"
+            f"{name} must be {shape} and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}"
         )
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention.positions.sinusoidal import Sinusoidal
-from attent.errors import ArgumentError
+from attent.errors import refuse
 from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
 from attent.layers.recurrent import BidirectionalRecurrent
@@ -61,15 +61,19 @@ class RNN(EncoderDecoder[RnnState]):
     def __init__(self, settings: RnnSettings, source_size: int, target_size: int) -> None:
         super().__init__()
         shared = settings.share_embeddings
-        if shared == "all" and source_size != target_size:
-            raise ArgumentError(
-                f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target '
-                "tokens"
-            )
-        if settings.sentences != "none" and not settings.sentence_ends:
-            raise ArgumentError(
-                f'sentences = "{settings.sentences}" needs sentence_ends, the ids of tokens that end a sentence'
-            )
+        refuse(
+            (
+                shared == "all" and source_size != target_size,
+                (
+                    f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target '
+                    "tokens"
+                ),
+            ),
+            (
+                settings.sentences != "none" and not settings.sentence_ends,
+                f'sentences = "{settings.sentences}" needs sentence_ends, the ids of tokens that end a sentence',
+            ),
+        )
         width = settings.embedding_width
         self.settings = settings
         sizes = settings.cell, width, settings.direction_width, settings.encoder_layers, settings.embedding_dropout

@@ -18,7 +18,7 @@ from attent.attention.masks import Around
 from attent.attention.normalizers.softmax import Softmax
 from attent.attention.scores import Additive, Concat, General, Location
 from attent.attention.weightings import GaussianWindow
-from attent.errors import ArgumentError
+from attent.errors import refuse
 from attent.models.model import Memory
 
 
@@ -171,8 +171,7 @@ def _build_score(name: str, query_width: int, key_width: int, hidden: int | None
     # Parameters have no axis of heads, since products would otherwise be computed row by row.
     if isinstance(score, Additive | Concat):
         return type(score)(query_width, key_width, hidden or key_width)
-    if hidden is not None:
-        raise ArgumentError(f"attention_hidden applies only to the scores additive and concat, got score {name!r}")
+    refuse((hidden is not None, f"attention_hidden applies only to the scores additive and concat, got score {name!r}"))
     if isinstance(score, Location):
         return Location(query_width)
     return General(query_width, key_width, scale=scale) if isinstance(score, General) else score

@@ -201,8 +201,7 @@ class AttendingDecoder(RnnDecoder):
         parameters, values = self.cross_attention.fused_parameters, memory.features.to(autocast_dtype(memory.features))
         assert parameters is not None
         source = Source(values, self.cross_attention.score.lower_key(values).features, memory.lengths, *parameters)
-        states = self.first_states(self.summary_of(memory))
-        layers = zip(self.recurrent.layers, states, strict=True)
+        layers = zip(self.recurrent.layers, self.first_states(self.summary_of(memory)), strict=True)
         return source, [Layer(state.hidden, state.cell, *layer.parameters()) for layer, state in layers]
 
 

@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from attent.errors import UnknownNameError
+from attent.errors import check_known, refuse
 from attent.layers.feed_forward import Activation
 from attent.layers.recurrent import Cell
 from attent.layers.residual import Norm
@@ -74,9 +74,8 @@ class PresetSettings(BaseModel):
         values = cls.implied | values
         if "preset" not in values:
             return values
-        name = values["preset"]
-        if not isinstance(name, str) or name not in cls.presets:
-            raise UnknownNameError("preset", str(name), cls.presets)
+        name = str(values["preset"])
+        check_known("preset", name, cls.presets)
         return cls.presets[name] | {key: value for key, value in values.items() if key != "preset"}
 
 
@@ -117,15 +116,20 @@ class StackSettings(PresetSettings):
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
-        if self.width % self.heads:
-            raise ValueError(f"heads must divide width = {self.width}, got {self.heads}")
-        if self.key_value_heads is not None and self.heads % self.key_value_heads:
-            raise ValueError(f"key_value_heads must divide heads = {self.heads}, got {self.key_value_heads}")
-        if self.position == "rotary" and (head_width := self.width // self.heads) % 2:
-            raise ValueError(
-                f"rotary positions need pairs of features, and heads = {self.heads} have {head_width} each: set "
-                "another number of heads, or another position"
-            )
+        refuse(
+            (self.width % self.heads, f"heads must divide width = {self.width}, got {self.heads}"),
+            (
+                self.key_value_heads is not None and self.heads % self.key_value_heads,
+                f"key_value_heads must divide heads = {self.heads}, got {self.key_value_heads}",
+            ),
+            (
+                self.position == "rotary" and self.width // self.heads % 2,
+                (
+                    f"rotary positions need pairs of features, and heads = {self.heads} have "
+                    f"{self.width // self.heads} each: set another number of heads, or another position"
+                ),
+            ),
+        )
         return self
 
 
@@ -331,21 +335,35 @@ class RnnSettings(PresetSettings):
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
-        if self.encoder_width is None and self.width % 2:
-            raise ValueError(f"width must be even unless encoder_width is given, got {self.width}")
-        if self.attention == "none" and (self.score is not None or self.attention_hidden is not None):
-            raise ValueError('score and attention_hidden need an attention, got attention = "none"')
-        if self.scaled_score and (self.attention == "none" or self.score_name != "general"):
-            raise ValueError("scaled_score needs an attention with the score general")
-        if self.local != "none" and self.attention != "luong":
-            raise ValueError(f'local needs attention = "luong", got "{self.attention}"')
-        if self.token_in_query and self.attention != "bahdanau":
-            raise ValueError(f'token_in_query needs attention = "bahdanau", got "{self.attention}"')
-        if self.sentence_ends if self.sentences == "none" else self.input == "vectors":
-            raise ValueError(
-                'sentence_ends needs sentences = "vectors" or "words", which needs input = "tokens", '
-                f'got "{self.sentences}" and "{self.input}"'
-            )
+        refuse(
+            (
+                self.encoder_width is None and self.width % 2,
+                f"width must be even unless encoder_width is given, got {self.width}",
+            ),
+            (
+                self.attention == "none" and (self.score is not None or self.attention_hidden is not None),
+                'score and attention_hidden need an attention, got attention = "none"',
+            ),
+            (
+                self.scaled_score and (self.attention == "none" or self.score_name != "general"),
+                "scaled_score needs an attention with the score general",
+            ),
+            (
+                self.local != "none" and self.attention != "luong",
+                f'local needs attention = "luong", got "{self.attention}"',
+            ),
+            (
+                self.token_in_query and self.attention != "bahdanau",
+                f'token_in_query needs attention = "bahdanau", got "{self.attention}"',
+            ),
+            (
+                self.sentence_ends if self.sentences == "none" else self.input == "vectors",
+                (
+                    'sentence_ends needs sentences = "vectors" or "words", which needs input = "tokens", '
+                    f'got "{self.sentences}" and "{self.input}"'
+                ),
+            ),
+        )
         return self
 
 
@@ -363,9 +381,8 @@ def kind_of(values: Any) -> str:
     Raises:
         UnknownNameError: there is no such kind.
     """
-    kind = values.get("kind", "transformer") if isinstance(values, dict) else "transformer"
-    if not isinstance(kind, str) or kind not in SETTINGS:
-        raise UnknownNameError("kind", str(kind), SETTINGS)
+    kind = str(values.get("kind", "transformer") if isinstance(values, dict) else "transformer")
+    check_known("kind", kind, SETTINGS)
     return kind
 
 

@@ -100,7 +100,6 @@ def _is_plain(attention: MultiHeadAttention) -> bool:
 
 def pack(stack: Stack) -> PackedStack:
     """Return the packed weights of a stack; they are cached until a parameter changes."""
-    kind = packed_linear.kind_of(stack)
     layer, feed_forward = stack.layers[0], stack.layers[0].feed_forward
     is_recurrent = isinstance(layer.self_attention, SSRU)
     attention = cast(MultiHeadAttention, cast(Any, layer).cross_attention if is_recurrent else layer.self_attention)
@@ -113,11 +112,11 @@ def pack(stack: Stack) -> PackedStack:
         feed_forward.widen.out_features,
         len(stack.layers),
         *flags,
-        packed_linear.native_kind(kind),
+        packed_linear.native_kind(packed_linear.kind_of(stack)),
     )
     scale = cast(DotScore, attention.score).scale(attention.key_width)
     return PackedStack(
-        packed_linear.packed_weights(stack, lambda: _pieces(stack, kind)), sizes, (scale, _first_norm(layer).eps)
+        packed_linear.packed_weights(stack, partial(_pieces, stack)), sizes, (scale, _first_norm(layer).eps)
     )
 
 
@@ -131,7 +130,7 @@ def parts(model: Model) -> Mapping[str, tuple[nn.Module, Callable[[], Iterable[P
     }
     if not stacks or not all(map(has_packed_form, stacks.values())):
         return {}
-    of_stacks = {name: (stack, partial(_pieces_of, stack)) for name, stack in stacks.items()}
+    of_stacks = {name: (stack, partial(_pieces, stack)) for name, stack in stacks.items()}
     tables = {
         name: part
         for name, part in model.named_modules()
@@ -144,15 +143,12 @@ def parts(model: Model) -> Mapping[str, tuple[nn.Module, Callable[[], Iterable[P
     return of_stacks | columns
 
 
-def _pieces_of(stack: Stack) -> Iterator[Piece]:
-    return _pieces(stack, packed_linear.kind_of(stack))
-
-
 def _first_norm(layer: EncoderLayer | DecoderLayer | CausalLayer) -> nn.LayerNorm:
     return (layer.around_self if isinstance(layer, DecoderLayer) else layer.around_attention).norm
 
 
-def _pieces(stack: Stack, kind: WeightType) -> Iterator[Piece]:
+def _pieces(stack: Stack) -> Iterator[Piece]:
+    kind = packed_linear.kind_of(stack)
     for layer in stack.layers:
         yield from _norm(_first_norm(layer))
         yield from _past(layer.self_attention, kind)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attent.attention.arguments import prepare
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ArgumentError, check_known, needs
+from attent.errors import check_known, needs, refuse
 from attent.nonparametric.kernels import Kernel, get_kernel, smooth
 
 # Bounds of the search, as natural logarithms of multiples of the rule of thumb; at the upper bound, a feature has
@@ -100,8 +100,7 @@ class LeaveOneOut:
         """Return the errors yᵢ − m₋ᵢ(xᵢ) of the points, (points, outputs)."""
         scaled = self.x * (-log).exp()
         estimate = smooth(self.kernel, scaled[self.points], scaled, self.y, self.points, self.weight)
-        mean = torch.where(estimate.has_keys[:, None], estimate.mean, self._means[self.points])
-        return self.y[self.points] - mean
+        return self.y[self.points] - torch.where(estimate.has_keys[:, None], estimate.mean, self._means[self.points])
 
 
 def learn_bandwidth(
@@ -173,11 +172,18 @@ def refuse_dates(X: Any) -> None:
     Raises:
         ArgumentError: it has some.
     """
-    if any(getattr(dtype, "kind", None) in ("m", "M") for dtype in getattr(X, "dtypes", [getattr(X, "dtype", None)])):
-        raise ArgumentError(
-            "features must be numbers, got dates or durations: convert them to days by "
-            "(dates - numpy.datetime64(0, 'D')) / numpy.timedelta64(1, 'D')"
+    refuse(
+        (
+            any(
+                getattr(dtype, "kind", None) in ("m", "M")
+                for dtype in getattr(X, "dtypes", [getattr(X, "dtype", None)])
+            ),
+            (
+                "features must be numbers, got dates or durations: convert them to days by "
+                "(dates - numpy.datetime64(0, 'D')) / numpy.timedelta64(1, 'D')"
+            ),
         )
+    )
 
 
 class AttentionRegressor(RegressorMixin, BaseEstimator):
@@ -299,11 +305,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
             numbers = np.asarray(bandwidth, dtype=np.float64)
         except (TypeError, ValueError):
             numbers = np.array(np.nan)
-        if not (numbers.shape in ((), (x.shape[1],)) and np.isfinite(numbers).all() and (numbers > 0).all()):
-            raise ArgumentError(
-                f'bandwidth must be "loo", "rule", a number > 0 or {x.shape[1]} of them, one per feature, got '
-                f"{bandwidth!r}"
+        refuse(
+            (
+                not (numbers.shape in ((), (x.shape[1],)) and np.isfinite(numbers).all() and (numbers > 0).all()),
+                (
+                    f'bandwidth must be "loo", "rule", a number > 0 or {x.shape[1]} of them, one per feature, got '
+                    f"{bandwidth!r}"
+                ),
             )
+        )
         self.bandwidth_ = np.broadcast_to(numbers, x.shape[1:]).copy()
 
     def _queries(self, X: Any) -> torch.Tensor:

@@ -16,7 +16,7 @@ from attent.attention.attend import attend
 from attent.attention.base import Mask, Pairs, Score
 from attent.attention.masks.excluded import Excluded
 from attent.attention.scores.gaussian import Gaussian
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError, check_known
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,5 @@ def get_kernel(kernel: str | Kernel) -> Kernel:
         return kernel
     if not isinstance(kernel, str):
         raise ArgumentError(f"kernel must be a name or a Kernel, got {kernel!r}")
-    name = ALIASES.get(kernel, kernel)
-    if name not in KERNELS:
-        raise UnknownNameError("kernel", kernel, (*KERNELS, *ALIASES))
-    return KERNELS[name]
+    check_known("kernel", kernel, (*KERNELS, *ALIASES))
+    return KERNELS[ALIASES.get(kernel, kernel)]

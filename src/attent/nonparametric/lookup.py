@@ -18,7 +18,7 @@ from attent.attention.attend import attend
 from attent.attention.base import Score
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.gaussian import Gaussian
-from attent.errors import ArgumentError, ShapeError, check_known, refuse
+from attent.errors import ShapeError, check_known, refuse
 from attent.nonparametric.matching import (
     Entries,
     Equal,
@@ -91,8 +91,7 @@ class Answer:
         Raises:
             ArgumentError: there are several queries, or none.
         """
-        if len(self) != 1:
-            raise ArgumentError(f"value is the answer to a single query, got {len(self)} queries: use values")
+        refuse((len(self) != 1, f"value is the answer to a single query, got {len(self)} queries: use values"))
         return self.mode[0] if self.mean is None else self.mean[0].tolist()
 
     @cached_property
@@ -132,8 +131,7 @@ class Answer:
         Raises:
             ArgumentError: there is no such query, or n is less than one.
         """
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise ArgumentError(f"n must be a whole number ≥ 1, got {n!r}")
+        refuse((isinstance(n, bool) or not isinstance(n, int) or n < 1, f"n must be a whole number ≥ 1, got {n!r}"))
         weights = self.weights.rows(self._row(query))[0, 0, 0]
         order = weights.argsort(descending=True, stable=True)[:n].tolist()
         return [
@@ -177,8 +175,12 @@ class Answer:
         )
 
     def _row(self, query: int) -> Tensor:
-        if isinstance(query, bool) or not isinstance(query, int) or not 0 <= query < len(self):
-            raise ArgumentError(f"query must be the index of one of {len(self)} queries, from 0, got {query!r}")
+        refuse(
+            (
+                isinstance(query, bool) or not isinstance(query, int) or not 0 <= query < len(self),
+                f"query must be the index of one of {len(self)} queries, from 0, got {query!r}",
+            )
+        )
         return torch.tensor([query])
 
     def _value_weights(self, rows: Tensor) -> Tensor:
@@ -313,10 +315,13 @@ def _vectors(
 ) -> tuple[Tensor, Tensor, AnyScore]:
     """Return queries and keys as vectors, and their score."""
     query, key = queries.features(), keys.features()
-    if len(query) and len(key) and query.shape[1] != key.shape[1]:
-        raise ShapeError(
-            f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers"
-        )
+    refuse(
+        (
+            len(query) and len(key) and query.shape[1] != key.shape[1],
+            f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers",
+        ),
+        kind=ShapeError,
+    )
     if not len(query) or not len(key):
         query, key = _zeros(queries, keys)
     # the lowered form of a Gaussian is rounded where keys are far apart, and could take a key that is only nearly the
@@ -330,12 +335,16 @@ def _checked_bandwidth(bandwidth: float | Sequence[float] | None, width: int) ->
         numbers = torch.from_numpy(np.array(1.0 if bandwidth is None else bandwidth, dtype=np.float64))
     except (TypeError, ValueError, RuntimeError):
         numbers = torch.tensor(torch.nan)
-    if (
-        numbers.dim() > 1
-        or numbers.numel() not in (1, width)
-        or not bool((torch.isfinite(numbers) & (numbers > 0)).all())
-    ):
-        raise ArgumentError(f"bandwidth must be a number > 0, or {width} of them, one per feature, got {bandwidth!r}")
+    refuse(
+        (
+            (
+                numbers.dim() > 1
+                or numbers.numel() not in (1, width)
+                or not bool((torch.isfinite(numbers) & (numbers > 0)).all())
+            ),
+            f"bandwidth must be a number > 0, or {width} of them, one per feature, got {bandwidth!r}",
+        )
+    )
     return numbers.tolist()
 
 

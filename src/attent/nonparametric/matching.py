@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention.base import Mask, Pairs, Score
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ArgumentError, ShapeError, refuse
 
 EntryKind = Literal["numbers", "dates", "vectors", "strings", "things"]
 
@@ -68,9 +68,7 @@ def read_entries(name: str, data: Any) -> Entries:
     converted = map(_to_python, to_list(name, data))
     items = tuple(_checked_hashable(name, tuple(item) if isinstance(item, list) else item) for item in converted)
     kinds: list[EntryKind] = [*{_kind(item) for item in items}]
-    if len(kinds) > 1:
-        return Entries(name, items, "things")
-    return Entries(name, items, kinds[0] if kinds else None)
+    return Entries(name, items, "things" if len(kinds) > 1 else next(iter(kinds), None))
 
 
 def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tuple[Entries, Entries, list[Any]]:
@@ -82,8 +80,7 @@ def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tup
     """
     is_series = values is None and getattr(keys, "ndim", None) == 1 and hasattr(keys, "items")
     if isinstance(keys, Mapping) or is_series:
-        if values is not None:
-            raise ArgumentError("a dict already has values: give either a dict, or keys and values")
+        refuse((values is not None, "a dict already has values: give either a dict, or keys and values"))
         items = list(keys.items())
         keys, values = [key for key, _ in items], [value for _, value in items]
     elif values is None:
@@ -97,8 +94,13 @@ def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tup
     if query_entries.kind == "numbers" and key_entries.kind == "vectors" and not is_scalar:
         # a single vector, given as its numbers
         query_entries = read_entries("queries", [queries])
-    if len(values) != len(key_entries):
-        raise ShapeError(f"there must be a value for each of {len(key_entries)} keys, got {len(values)}")
+    refuse(
+        (
+            len(values) != len(key_entries),
+            f"there must be a value for each of {len(key_entries)} keys, got {len(values)}",
+        ),
+        kind=ShapeError,
+    )
     return query_entries, key_entries, values
 
 
@@ -115,8 +117,12 @@ def to_list(name: str, data: Any) -> list[Any]:
     data = _to_python(data)
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         return [data]
-    if isinstance(data, Mapping):
-        raise ArgumentError(f"{name} must be a number, a string or a sequence of them, got {type(data).__name__}")
+    refuse(
+        (
+            isinstance(data, Mapping),
+            f"{name} must be a number, a string or a sequence of them, got {type(data).__name__}",
+        )
+    )
     return list(data)
 
 
@@ -167,9 +173,7 @@ def to_hashable(value: Any) -> Any:
         ArgumentError: it cannot be hashed.
     """
     value = _to_python(value)
-    if isinstance(value, list):
-        value = tuple(map(to_hashable, value))
-    return _checked_hashable("values", value)
+    return _checked_hashable("values", tuple(map(to_hashable, value)) if isinstance(value, list) else value)
 
 
 def _to_python(data: Any) -> Any:

@@ -53,11 +53,16 @@ def reference(features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, sha
 
 def _can_run_native(features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, dtype: torch.dtype) -> bool:
     """Return whether the library can compute; it is used only if gradients are needed, since exporters need PyTorch."""
-    if not norm.training or dtype not in DTYPES or norm.weight is None or norm.bias is None:
-        return False
-    if residual is not None and (residual.dtype not in DTYPES or residual.shape != features.shape):
-        return False
-    return torch.is_grad_enabled() and features.numel() > 0 and can_run_native(features, norm.weight, norm.bias)
+    return (
+        norm.training
+        and dtype in DTYPES
+        and norm.weight is not None
+        and norm.bias is not None
+        and (residual is None or (residual.dtype in DTYPES and residual.shape == features.shape))
+        and torch.is_grad_enabled()
+        and features.numel() > 0
+        and can_run_native(features, norm.weight, norm.bias)
+    )
 
 
 class _Options(NamedTuple):

@@ -116,18 +116,19 @@ def can_run_native(
             of the dtypes.
         in_inference: whether to require that inference mode is on and autocast is off.
     """
-    if not can_run_custom_function() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
-        return False
-    if torch._C._len_torch_dispatch_stack() or native.library() is None:  # pyright: ignore[reportAttributeAccessIssue]
+    if (
+        not can_run_custom_function()
+        or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
+        or torch._C._len_torch_dispatch_stack()  # pyright: ignore[reportAttributeAccessIssue]
+        or native.library() is None
+    ):
         return False
     if in_training:
-        if not torch.is_grad_enabled() or not all(tensor.numel() for tensor in tensors):
+        is_known_dtype = not torch.is_autocast_enabled("cpu") or torch.get_autocast_dtype("cpu") in dtypes
+        if not (torch.is_grad_enabled() and is_known_dtype and all(tensor.numel() for tensor in tensors)):
             return False
-        if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") not in dtypes:
-            return False
-    if in_inference and (not torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")):
-        return False
-    return all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
+    may_infer = not in_inference or (torch.is_inference_mode_enabled() and not torch.is_autocast_enabled("cpu"))
+    return may_infer and all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
 
 
 def library_problem() -> tuple[str | None, bool]:
@@ -149,15 +150,14 @@ def processor_class() -> str:
 
 def can_use_amx(features: Tensor, *parameters: Tensor | None) -> bool:
     """Return whether the processor's matrix tiles (AMX) can multiply features by contiguous float32 parameters."""
-    if (
-        torch.compiler.is_compiling()
-        or not native.has_amx()
-        or features.shape[-1] % AMX_WIDTH
-        or not can_run_native(features, dtypes=(torch.float32, torch.bfloat16))
-    ):
-        return False
-    return all(
-        parameter is None or (can_run_native(parameter) and parameter.is_contiguous()) for parameter in parameters
+    return (
+        not torch.compiler.is_compiling()
+        and native.has_amx()
+        and features.shape[-1] % AMX_WIDTH == 0
+        and can_run_native(features, dtypes=(torch.float32, torch.bfloat16))
+        and all(
+            parameter is None or (can_run_native(parameter) and parameter.is_contiguous()) for parameter in parameters
+        )
     )
 
 

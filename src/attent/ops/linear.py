@@ -59,15 +59,15 @@ def feed_forward(features: Tensor, widen: nn.Linear, narrow: nn.Linear, activati
 
 def _can_use_amx(features: Tensor, *layers: nn.Linear) -> bool:
     """Return whether AMX can be used: gradients recorded under bfloat16 autocast, and plain layers without hooks."""
-    if (
-        not torch.is_grad_enabled()
-        or not torch.is_autocast_enabled("cpu")
-        or torch.get_autocast_dtype("cpu") != torch.bfloat16
-    ):
-        return False
-    if type(features) is not Tensor or not features.numel() or not can_use_amx(features):
-        return False
-    return all(_is_tileable(layer) and layer.in_features == features.shape[-1] for layer in layers)
+    return (
+        torch.is_grad_enabled()
+        and torch.is_autocast_enabled("cpu")
+        and torch.get_autocast_dtype("cpu") == torch.bfloat16
+        and type(features) is Tensor
+        and features.numel() > 0
+        and can_use_amx(features)
+        and all(_is_tileable(layer) and layer.in_features == features.shape[-1] for layer in layers)
+    )
 
 
 def _is_plain(layer: nn.Module) -> bool:
@@ -78,12 +78,13 @@ def _is_plain(layer: nn.Module) -> bool:
 
 def _is_tileable(layer: nn.Linear) -> bool:
     """Return whether a layer is plain, with a size and dtype that the library supports."""
-    if not _is_plain(layer):
-        return False
-    if layer.in_features % AMX_WIDTH or layer.out_features % AMX_WIDTH or layer.weight.numel() > MAX_WEIGHTS:
-        return False
-    parameters = [parameter for parameter in (layer.weight, layer.bias) if parameter is not None]
-    return all(type(parameter) is nn.Parameter for parameter in parameters) and can_use_amx(layer.weight, *parameters)
+    return (
+        _is_plain(layer)
+        and layer.in_features % AMX_WIDTH == layer.out_features % AMX_WIDTH == 0
+        and layer.weight.numel() <= MAX_WEIGHTS
+        and all(parameter is None or type(parameter) is nn.Parameter for parameter in (layer.weight, layer.bias))
+        and can_use_amx(layer.weight, layer.weight, layer.bias)
+    )
 
 
 def _forward(

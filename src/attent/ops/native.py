@@ -151,9 +151,9 @@ def gomp_parallel() -> int | None:
 
 
 def _address(numbers: Tensor | array[int] | None) -> int | None:
-    if numbers is None:
-        return None
-    return numbers.data_ptr() if isinstance(numbers, Tensor) else numbers.buffer_info()[0]
+    if isinstance(numbers, Tensor):
+        return numbers.data_ptr()
+    return None if numbers is None else numbers.buffer_info()[0]
 
 
 def run(name: str, tensors: tuple[Tensor | array[int] | None, ...], *numbers: float) -> None:

@@ -34,10 +34,8 @@ def is_faster() -> bool:
     """
     if not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
-    if not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
-        return False
     processor = Path("/proc/cpuinfo").read_text(encoding="utf-8") if system.IS_LINUX else platform.processor()
-    return "AuthenticAMD" in processor
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX512") and "AuthenticAMD" in processor
 
 
 def prefers_onednn() -> bool:
@@ -60,16 +58,16 @@ def can_use_onednn(*tensors: Tensor | None) -> bool:
 
     No tracer, dispatch mode or transform may need to see the computation.
     """
-    if (
-        not torch.is_grad_enabled()
-        or not can_run_custom_function()
-        or not prefers_onednn()
-        or not torch.backends.mkldnn.enabled
-    ):
-        return False
-    if torch.is_autocast_enabled("cpu") or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack():  # pyright: ignore[reportPrivateImportUsage,reportAttributeAccessIssue]
-        return False
-    return all(tensor is None or _is_plain(tensor) for tensor in tensors)
+    return (
+        torch.is_grad_enabled()
+        and can_run_custom_function()
+        and prefers_onednn()
+        and torch.backends.mkldnn.enabled
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
+        and not torch._C._len_torch_dispatch_stack()  # pyright: ignore[reportAttributeAccessIssue]
+        and all(tensor is None or _is_plain(tensor) for tensor in tensors)
+    )
 
 
 def _is_plain(tensor: Tensor) -> bool:
@@ -112,17 +110,12 @@ def mm(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
 
 def can_serve(left: Tensor, right: Tensor, bias: Tensor | None = None) -> bool:
     """Return whether oneDNN can multiply two matrices, and the product is large enough to be worth the call."""
-    if (
-        left.dim() != 2
-        or right.dim() != 2
-        or left.shape[1] != right.shape[0]
-        or left.numel() * right.shape[1] < MULTIPLICATIONS
-    ):
-        return False
-    if bias is not None and bias.shape != right.shape[1:]:
-        return False
     return (
-        prefers_onednn()
+        left.dim() == right.dim() == 2
+        and left.shape[1] == right.shape[0]
+        and left.numel() * right.shape[1] >= MULTIPLICATIONS
+        and (bias is None or bias.shape == right.shape[1:])
+        and prefers_onednn()
         and torch.backends.mkldnn.enabled
         and all(tensor is None or _is_plain(tensor) for tensor in (left, right, bias))
     )

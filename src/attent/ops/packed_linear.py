@@ -357,8 +357,7 @@ def table(module: nn.Module) -> Tensor:
     """
     if kind_of(module) is WeightType.FLOAT32:
         return cast(Tensor, module.weight)
-    owner = layer_of(module) or module
-    return packed_columns(owner)
+    return packed_columns(layer_of(module) or module)
 
 
 def packed_columns(module: nn.Module) -> Tensor:

@@ -86,17 +86,13 @@ def reference(
 
 def all_steps(network: nn.GRU | nn.LSTM, inputs: Tensor, hidden: Tensor, cell: Tensor | None) -> States:
     """Run PyTorch's layer over all steps; ONNX export replaces this function with an operator."""
-    first = hidden[None].contiguous()
     if cell is None:
-        outputs, last = network(inputs, first)
+        outputs, last = network(inputs, hidden[None].contiguous())
         return outputs, last[0], None
-    first_cell = cell[None].contiguous()
     if inputs.device.type == "cpu" and autocast_dtype(inputs) == torch.bfloat16 and not _has_bfloat16_lstm():
-        inputs, first, first_cell = inputs.float(), first.float(), first_cell.float()
         with without_autocast(inputs.device):
-            outputs, (last, last_cell) = network(inputs, (first, first_cell))
-    else:
-        outputs, (last, last_cell) = network(inputs, (first, first_cell))
+            return all_steps(network, inputs.float(), hidden.float(), cell.float())
+    outputs, (last, last_cell) = network(inputs, (hidden[None].contiguous(), cell[None].contiguous()))
     return outputs, last[0], last_cell[0]
 
 

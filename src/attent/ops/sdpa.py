@@ -41,9 +41,8 @@ def choose(pairs: int, device: torch.device, *, needs_grad: bool, mask_needs_gra
         needs_grad: whether query, key or value need gradients.
         mask_needs_grad: whether the additive mask needs gradients.
     """
-    if not (needs_grad and torch.is_grad_enabled()) or mask_needs_grad or device.type != "cpu":
-        return "pytorch"
-    if torch.compiler.is_compiling() or is_transformed():
+    is_differentiated = needs_grad and torch.is_grad_enabled() and not mask_needs_grad and device.type == "cpu"
+    if not is_differentiated or torch.compiler.is_compiling() or is_transformed():
         return "pytorch"
     return "products" if pairs <= SHORT else "twice_differentiable"
 

@@ -89,8 +89,7 @@ class Constraints:
             log_probs[:, EOS] = -torch.inf
         if 0 < self.no_repeat_ngram <= step:
             _forbid_ngram_repeats_(log_probs, tokens, self.no_repeat_ngram)
-            is_stuck = torch.isneginf(log_probs).all(-1)
-            log_probs[:, EOS] = torch.where(is_stuck, originals, log_probs[:, EOS])
+            log_probs[:, EOS] = torch.where(torch.isneginf(log_probs).all(-1), originals, log_probs[:, EOS])
         if step >= self.min_limit:
             _force_(log_probs, self.limits <= step, torch.full_like(self.limits, EOS), originals)
         if forced is not None:

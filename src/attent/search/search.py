@@ -224,8 +224,9 @@ def _add_ended(
     if endings:
         prefixes = written[torch.tensor([row for _, row, _ in endings], device=written.device)].tolist()
         for (sentence, _, total), prefix in zip(endings, prefixes, strict=True):
-            hypothesis = Hypothesis(tuple(prefix), total, penalty)
-            finished[sentence] = _best([*finished[sentence], hypothesis], settings.n_best)
+            finished[sentence] = _best(
+                [*finished[sentence], Hypothesis(tuple(prefix), total, penalty)], settings.n_best
+            )
 
 
 def _unfinished(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from attent.errors import refuse
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -74,16 +76,21 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
 
     @model_validator(mode="after")
     def _check_combinations(self) -> SearchSettings:
-        if self.sample and self.beam > 1:
-            raise ValueError(f"sampling uses no beam, got sample = true and beam = {self.beam}")
-        if not self.sample and self.n_best > self.beam:
-            raise ValueError(f"n_best must be at most the beam = {self.beam}, got {self.n_best}")
-        if not self.sample and (self.temperature != 1 or self.top_k is not None or self.top_p != 1):
-            raise ValueError("temperature, top_k and top_p are for sampling; set sample = true")
-        if self.maximum_length is not None and self.minimum_length > self.maximum_length:
-            raise ValueError(
-                f"minimum_length must be at most maximum_length = {self.maximum_length}, got {self.minimum_length}"
-            )
+        refuse(
+            (self.sample and self.beam > 1, f"sampling uses no beam, got sample = true and beam = {self.beam}"),
+            (
+                not self.sample and self.n_best > self.beam,
+                f"n_best must be at most the beam = {self.beam}, got {self.n_best}",
+            ),
+            (
+                not self.sample and (self.temperature != 1 or self.top_k is not None or self.top_p != 1),
+                "temperature, top_k and top_p are for sampling; set sample = true",
+            ),
+            (
+                self.maximum_length is not None and self.minimum_length > self.maximum_length,
+                f"minimum_length must be at most maximum_length = {self.maximum_length}, got {self.minimum_length}",
+            ),
+        )
         return self
 
     def limits(self, lengths: np.ndarray, longest: int | None = None) -> np.ndarray:
@@ -97,10 +104,8 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
 
         if self.maximum_factor is not None:
             limits = np.clip(self.maximum_factor * lengths, 1, self.maximum_length or MAX_TOKENS).astype(np.int64)
-        elif self.maximum_length is not None:
-            limits = np.full_like(lengths, self.maximum_length)
         else:
-            limits = 2 * lengths + 32
+            limits = 2 * lengths + 32 if self.maximum_length is None else np.full_like(lengths, self.maximum_length)
         return limits if longest is None else np.minimum(limits, longest - 1)
 
 
@@ -125,8 +130,13 @@ class GenerationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
 
     @model_validator(mode="after")
     def _check_combinations(self) -> GenerationSettings:
-        if not self.sample and (self.temperature != 1 or self.top_k is not None or self.top_p != 1 or self.copies != 1):
-            raise ValueError("temperature, top_k, top_p and copies are for sampling; set sample = true")
+        refuse(
+            (
+                not self.sample
+                and (self.temperature != 1 or self.top_k is not None or self.top_p != 1 or self.copies != 1),
+                "temperature, top_k, top_p and copies are for sampling; set sample = true",
+            )
+        )
         return self
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from attent.attention.capture.captured_maps import ConcatenatedMap
 from attent.attention.capture.derived_maps import LAYER_NUMBER, DerivedMaps
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
-from attent.errors import ArgumentError, ShapeError, check_index
+from attent.errors import ArgumentError, ShapeError, check_index, refuse
 from attent.views.scene import PRODUCED, READ, LayerGroup, LayerWeights, Measure, Picture, Scene, Text
 
 AttentionKind = Literal["cross", "encoder", "self", "decoder"]
@@ -260,28 +261,27 @@ def _measures(
 ) -> Iterator[LayerGroup]:
     """Yield copies of a group with the other measures that are known for every layer."""
 
-    def gradient(layer: LayerWeights) -> AttentionMap:
+    def gradient(layer: LayerWeights) -> AttentionMap | None:
         labelled = maps[layer.name]
-        derived = labelled.gradients if isinstance(labelled, LabelledMap) else gradients.get(layer.name)
-        if derived is None:
-            raise ArgumentError(f"the gradients of {layer.name} are not known")
-        return derived
+        return labelled.gradients if isinstance(labelled, LabelledMap) else gradients.get(layer.name)
 
-    def norm(layer: LayerWeights) -> AttentionMap:
-        if not isinstance(layer.weights, AttentionMap):
-            raise ArgumentError(f"{layer.name} is of numbers, whose norms are not known")
-        return layer.weights.norms()
+    def norm(layer: LayerWeights) -> AttentionMap | None:
+        with suppress(ArgumentError):
+            return layer.weights.norms() if isinstance(layer.weights, AttentionMap) else None
 
-    measures: tuple[tuple[Measure, Callable[[LayerWeights], AttentionMap]], ...] = (
+    measures: tuple[tuple[Measure, Callable[[LayerWeights], AttentionMap | None]], ...] = (
         ("norms", norm),
         ("gradients", gradient),
     )
     for measure, derive in measures:
-        try:
-            layers = tuple(replace(layer, weights=derive(layer)) for layer in group.layers)
-        except ArgumentError:
-            continue
-        yield replace(group, name=f"{group.name}.{measure}", layers=layers, measure=measure, base=group.name)
+        derived = [derive(layer) for layer in group.layers]
+        layers = tuple(
+            replace(layer, weights=weights)
+            for layer, weights in zip(group.layers, derived, strict=True)
+            if weights is not None
+        )
+        if len(layers) == len(group.layers):
+            yield replace(group, name=f"{group.name}.{measure}", layers=layers, measure=measure, base=group.name)
 
 
 def forward_passes(maps: Mapping[str, Map]) -> dict[str, list[Map | AttentionMap]]:
@@ -303,9 +303,12 @@ def select_pass(passes: Mapping[str, Sequence[Map]], number: int) -> dict[str, M
     Raises:
         ArgumentError: a module has fewer passes.
     """
-    for path, layers in passes.items():
-        if not -len(layers) <= number < len(layers):
-            raise ArgumentError(f"{path} ran {len(layers)} times, numbered from 0, got {number}")
+    refuse(
+        *(
+            (not -count <= number < count, f"{path} ran {count} times, numbered from 0, got {number}")
+            for path, count in zip(passes, map(len, passes.values()), strict=True)
+        )
+    )
     return {path: layers[number] for path, layers in passes.items()}
 
 
@@ -327,9 +330,8 @@ def _continues(before: object, after: object) -> bool:
     if not isinstance(before, AttentionMap) or not isinstance(after, AttentionMap):
         return False
     first, second = before.call, after.call
-    if (first.batch, first.heads, first.axes) != (second.batch, second.heads, second.axes):
-        return False
-    return second.keys == first.keys + second.queries or (second.queries == 1 and second.keys == first.keys)
+    is_longer = second.keys == first.keys + second.queries or (second.queries == 1 and second.keys == first.keys)
+    return is_longer and (first.batch, first.heads, first.axes) == (second.batch, second.heads, second.axes)
 
 
 def _by_path(maps: object) -> Mapping[str, Weights | LabelledMap]:
@@ -360,19 +362,25 @@ def _layers(maps: Mapping[str, Weights | LabelledMap], sequence: int) -> list[La
     check_index("sequence", sequence, max(batches.values()))
     # a beam search reads a source once and writes several hypotheses
     layers = [LayerWeights(path, _weights(layer), min(sequence, batches[path] - 1)) for path, layer in maps.items()]
-    for layer in layers:
-        if 0 in layer.shape:
-            raise ArgumentError(
-                f"there is nothing to show: {layer.name} has {layer.shape[1]} queries and {layer.shape[2]} keys"
-            )
+    refuse(
+        *(
+            (0 in shape, f"there is nothing to show: {name} has {shape[1]} queries and {shape[2]} keys")
+            for name, shape in ((layer.name, layer.shape) for layer in layers)
+        )
+    )
     return layers
 
 
 def _batch(weights: Weights) -> int:
     if isinstance(weights, AttentionMap):
         return weights.call.batch
-    if weights.dim() not in (2, 3, 4):
-        raise ShapeError(f"weights to show must be (Tq, Tk), (H, Tq, Tk) or (B, H, Tq, Tk), got {tuple(weights.shape)}")
+    refuse(
+        (
+            weights.dim() not in (2, 3, 4),
+            f"weights to show must be (Tq, Tk), (H, Tq, Tk) or (B, H, Tq, Tk), got {tuple(weights.shape)}",
+        ),
+        kind=ShapeError,
+    )
     return weights.shape[0] if weights.dim() == 4 else 1
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
-from attent.errors import ArgumentError, ShapeError, check_index, check_known
+from attent.errors import ShapeError, check_index, check_known, refuse
 from attent.views.scene import Scene
 
 PanelKind = Literal["cross", "encoder", "decoder"]
@@ -44,11 +44,16 @@ class Panel:
     reading: str = ""
 
     def __post_init__(self) -> None:
-        if tuple(self.weights.shape) != (len(self.rows), len(self.columns)):
-            raise ShapeError(
-                f"weights must be (rows, columns) = ({len(self.rows)}, {len(self.columns)}), got "
-                f"{tuple(self.weights.shape)}"
-            )
+        refuse(
+            (
+                tuple(self.weights.shape) != (len(self.rows), len(self.columns)),
+                (
+                    f"weights must be (rows, columns) = ({len(self.rows)}, {len(self.columns)}), got "
+                    f"{tuple(self.weights.shape)}"
+                ),
+            ),
+            kind=ShapeError,
+        )
 
 
 def panel(
@@ -98,8 +103,13 @@ def dense_heads(weights: AttentionMap | Tensor) -> Tensor:
     dense = (weights if isinstance(weights, Tensor) else weights.dense()).detach().float().cpu()
     if dense.dim() == 4 and dense.shape[0] == 1:
         dense = dense[0]
-    if dense.dim() not in (2, 3):
-        raise ShapeError(f"weights to show must be (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk), got {tuple(dense.shape)}")
+    refuse(
+        (
+            dense.dim() not in (2, 3),
+            f"weights to show must be (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk), got {tuple(dense.shape)}",
+        ),
+        kind=ShapeError,
+    )
     return dense if dense.dim() == 3 else dense[None]
 
 
@@ -124,8 +134,7 @@ def choose(maps: Mapping[str, Map], kind: str = "cross", layer: int | None = Non
     """
     check_known("kind of attention", kind, get_args(PanelKind))
     names = [name for name in maps if kind_of(name) == kind]
-    if not names:
-        raise ArgumentError(f"this model has no {kind} attention; it has {', '.join(maps) or 'none at all'}")
+    refuse((not names, f"this model has no {kind} attention; it has {', '.join(maps) or 'none at all'}"))
     name = names[-1 if layer is None else check_index("layer", layer, len(names))]
     return name, maps[name]
 
@@ -182,8 +191,7 @@ def panels(
     """
     layers = scene.group(group) if group else scene.groups[0]
     count = len(layers.layers)
-    if not -count <= layer < count:
-        raise ArgumentError(f"layer must be from 0 to {count - 1}, got {layer}")
+    refuse((not -count <= layer < count, f"layer must be from 0 to {count - 1}, got {layer}"))
     name, weights = layers.layers[layer].name, layers.layers[layer].rows(torch.arange(layers.shape[1]))
     rows, columns = scene.texts[layers.rows].labels, scene.texts[layers.columns].labels
     reading = f"a row is about {layers.about} · columns: what is looked at"

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import rollout
-from attent.errors import ArgumentError, ShapeError, needs
+from attent.errors import ArgumentError, ShapeError, needs, refuse
 from attent.views.labels import legend, visible
 from attent.views.palette import color, color_map, palette
 from attent.views.panel import Panel
@@ -68,8 +68,12 @@ def check_format(path: Path | str) -> None:
     Raises:
         ArgumentError: it does not.
     """
-    if Path(path).suffix.lower() not in FORMATS:
-        raise ArgumentError(f"a picture's name must end in {' or '.join(FORMATS)}, got {str(path)!r}")
+    refuse(
+        (
+            Path(path).suffix.lower() not in FORMATS,
+            f"a picture's name must end in {' or '.join(FORMATS)}, got {str(path)!r}",
+        )
+    )
 
 
 def save(drawing: Figure, path: Path | str) -> None:
@@ -104,8 +108,7 @@ def figure(panels: Panel | Mapping[str, Panel]) -> Figure:
         AttentError: matplotlib is not installed.
     """
     grid = [panels] if isinstance(panels, Panel) else list(panels.values())
-    if not grid:
-        raise ArgumentError("there is no map to draw")
+    refuse((not grid, "there is no map to draw"))
     across = math.ceil(math.sqrt(len(grid)))
     down = math.ceil(len(grid) / across)
     widths, heights = zip(*map(_size, grid), strict=True)
@@ -254,10 +257,8 @@ def cls_weights(maps: Sequence[AttentionMap]) -> dict[str, Tensor]:
         ArgumentError: there is no map.
         ShapeError: the maps contain several examples.
     """
-    if not maps:
-        raise ArgumentError("there is no map to draw")
-    if maps[-1].shape[0] != 1:
-        raise ShapeError(f"maps must be of one example, got {maps[-1].shape[0]}")
+    refuse((not maps, "there is no map to draw"))
+    refuse((maps[-1].shape[0] != 1, f"maps must be of one example, got {maps[-1].shape[0]}"), kind=ShapeError)
     heads = maps[-1][0, :, 0, 1:].detach().float().cpu()  # (H, T)
     by_head = {f"head {number}": weights for number, weights in enumerate(heads)}
     return by_head | {

@@ -14,7 +14,7 @@ from torch import Tensor
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.statistics import Span
 from attent.attention.masks.causal import Causal
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ShapeError, refuse
 from attent.views.labels import has_right_to_left
 
 # The subject of a row. The weights of step t may belong to the token that the step writes or to the one that it reads
@@ -126,8 +126,7 @@ class LayerGroup:
     measures: tuple[LayerGroup, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.layers:
-            raise ArgumentError(f"the group {self.name!r} has no layer")
+        refuse((not self.layers, f"the group {self.name!r} has no layer"))
         if len(shapes := {layer.shape for layer in self.layers}) > 1:
             raise ShapeError(f"the layers of a group must be of one shape (H, Tq, Tk), got {sorted(shapes)}")
 
@@ -208,8 +207,13 @@ class Picture:
     before: int = 1
 
     def __post_init__(self) -> None:
-        if self.pixels.ndim != 3 or self.pixels.shape[2] not in (1, 3):
-            raise ShapeError(f"a picture must be (H, W, 1) or (H, W, 3), got {self.pixels.shape}")
+        refuse(
+            (
+                self.pixels.ndim != 3 or self.pixels.shape[2] not in (1, 3),
+                f"a picture must be (H, W, 1) or (H, W, 3), got {self.pixels.shape}",
+            ),
+            kind=ShapeError,
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return a description for JSON of everything except the pixels."""
@@ -240,25 +244,38 @@ class Scene:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if len({group.name for group in self.all_groups}) < len(self.all_groups):
-            raise ArgumentError(f"groups must have unique names, got {', '.join(group.name for group in self.groups)}")
+        refuse(
+            (
+                len({group.name for group in self.all_groups}) < len(self.all_groups),
+                f"groups must have unique names, got {', '.join(group.name for group in self.groups)}",
+            )
+        )
         for group in self.groups:
             for axis, text, length in (
                 ("rows", group.rows, group.shape[1]),
                 ("columns", group.columns, group.shape[2]),
             ):
-                if text not in self.texts:
-                    raise ArgumentError(f"the {axis} of {group.name!r} refer to a text {text!r} that does not exist")
+                refuse(
+                    (
+                        text not in self.texts,
+                        f"the {axis} of {group.name!r} refer to a text {text!r} that does not exist",
+                    )
+                )
                 if len(labels := self.texts[text].labels) != length:
                     raise ShapeError(f"{group.title} has {length} {axis}, got {len(labels)} labels")
         if self.picture is not None:
             down, across = self.picture.grid
             length = len(self.texts[self.picture.text].labels) if self.picture.text in self.texts else 0
-            if down * across + self.picture.before != length:
-                raise ShapeError(
-                    f"{down} x {across} patches behind {self.picture.before} places must be as many as the maps have, "
-                    f"got {length}"
-                )
+            refuse(
+                (
+                    down * across + self.picture.before != length,
+                    (
+                        f"{down} x {across} patches behind {self.picture.before} places must be as many as the maps "
+                        f"have, got {length}"
+                    ),
+                ),
+                kind=ShapeError,
+            )
 
     @property
     def all_groups(self) -> tuple[LayerGroup, ...]:
@@ -272,8 +289,7 @@ class Scene:
             ArgumentError: there is no such group.
         """
         groups = {group.name: group for group in self.all_groups}
-        if name not in groups:
-            raise ArgumentError(f"no group {name!r}; there are {', '.join(group.name for group in self.groups)}")
+        refuse((name not in groups, f"no group {name!r}; there are {', '.join(group.name for group in self.groups)}"))
         return groups[name]
 
     def without(self, labels: Collection[str] = SPECIAL_LABELS) -> Scene:
@@ -297,8 +313,7 @@ class Scene:
                     dropped[label] = None
                 else:
                     positions[name].append(index)
-        if not all(positions.values()):
-            raise ArgumentError(f"no token is left without {', '.join(dropped)}")
+        refuse((not all(positions.values()), f"no token is left without {', '.join(dropped)}"))
         if not dropped:
             return self
         is_rescaled = any(group.is_distribution for group in self.groups)

@@ -165,12 +165,8 @@ def norm_step(name: str, before: WalkStep, norm: nn.Module) -> WalkStep:
         norm(values),
         before.rows,
     )
-    if not step.rows:
-        return step
-    return replace(
-        step,
-        example=f"{before.name}[{visible(step.rows[0])}] has mean {mean[0, 0]:.2f} and variance {variance[0, 0]:.2f}",
-    )
+    statistics = f"mean {mean[0, 0]:.2f} and variance {variance[0, 0]:.2f}" if step.rows else ""
+    return replace(step, example=f"{before.name}[{visible(step.rows[0])}] has {statistics}") if step.rows else step
 
 
 def feed_forward_steps(before: WalkStep, module: FeedForward) -> list[WalkStep]:
@@ -297,8 +293,7 @@ class LayerTrace(ExitStack):
                 stream,
                 first.rows,
             )
-            normalized = norm_step("X", before, around.norm)
-            steps = [before, normalized, *following]
+            steps = [before, norm_step("X", before, around.norm), *following]
         steps += residual_steps(steps[0], steps[-1], around)
         for module, around in sub_layers[index + 1 :]:
             steps += self._sub_layer_steps(steps[-1], module, around)

@@ -212,21 +212,20 @@ def split_words(text: str) -> tuple[str, ...]:
 
 def _checked_width(width: int | None, heads: int, vectors: Vectors | None) -> int:
     """Return the width of a word's vector: that of `vectors`, the given width, or the default."""
-    if vectors is not None and width is not None:
-        raise ArgumentError("word vectors have their own width; leave width out")
-    width = vectors.width if vectors is not None else WIDTH if width is None else width
-    if width < 1:
-        raise ArgumentError(f"width must be ≥ 1, got {width}")
-    if heads < 1 or width % heads:
-        raise ArgumentError(f"heads must divide the width, {width}, got {heads}")
-    return width
+    own_width = vectors.width if vectors is not None else WIDTH if width is None else width
+    refuse(
+        (vectors is not None and width is not None, "word vectors have their own width; leave width out"),
+        (own_width < 1, f"width must be ≥ 1, got {own_width}"),
+        (heads < 1 or own_width % heads, f"heads must divide the width, {own_width}, got {heads}"),
+    )
+    return own_width
 
 
 def _without_scale(score: str | Score) -> str:
     """Return the name of the unscaled dot product, after checking that the score is the scaled one."""
-    if not isinstance(score, str) or score not in ("dot", "scaled_dot", *ScaledDot.aliases):
-        name = score if isinstance(score, str) else name_of(score)
-        raise ArgumentError(f"only the scaled dot product has a scale to leave out, got score {name!r}")
+    name = score if isinstance(score, str) else name_of(score)
+    is_scaled_dot = isinstance(score, str) and score in ("dot", "scaled_dot", *ScaledDot.aliases)
+    refuse((not is_scaled_dot, f"only the scaled dot product has a scale to leave out, got score {name!r}"))
     return "dot"
 
 
@@ -298,12 +297,11 @@ class _Layer(nn.Module):
         The projections are transposed, as in Q = X·W_Q.
         """
         attention = self.attention
-        projections = zip(
-            "QKV",
-            (attention.query_projection, attention.key_projection, attention.value_projection),
-            strict=True,
-        )
-        linear = {f"W_{letter}": projection for letter, projection in projections}
+        linear = {
+            "W_Q": attention.query_projection,
+            "W_K": attention.key_projection,
+            "W_V": attention.value_projection,
+        }
         if isinstance(attention.output, nn.Linear):
             linear["W_O"] = attention.output
         if self.feed_forward is not None:
@@ -401,9 +399,7 @@ def _look_up(words: Sequence[str], vectors: Vectors) -> list[Tensor]:
 
 
 def _position_name(position: str | Position | None) -> str:
-    if not position:
-        return ""
-    return f"position {position if isinstance(position, str) else name_of(position)}"
+    return f"position {position if isinstance(position, str) else name_of(position)}" if position else ""
 
 
 def _mask_name(mask: Mask | None) -> str:

@@ -163,9 +163,12 @@ def is_worthwhile(call: Call, max_share: float, min_pairs: int) -> bool:
         max_share: the bands must hold a smaller share of all pairs than this.
         min_pairs: the smallest number of pairs, over all sequences and heads, for which bands are considered.
     """
-    if torch.compiler.is_compiling() or call.mask is None or call.queries < ROWS:
-        return False
-    if numbers_per_row(call, 1) * call.queries < min_pairs:
+    if (
+        torch.compiler.is_compiling()
+        or call.mask is None
+        or call.queries < ROWS
+        or numbers_per_row(call, 1) * call.queries < min_pairs
+    ):
         return False
     parts = split_into_bands(call, 1, sys.maxsize)
     return sum(band.pairs for band in parts) < max_share * call.queries * call.keys
@@ -228,9 +231,4 @@ def _key_ranges_of_rows(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
     ):
         return None
     bounds = mask_info.key_bounds(call)
-    if bounds is None:
-        return None
-    begin, end = bounds
-    if begin.shape[0] == begin.shape[1] == 1 == end.shape[0] == end.shape[1]:
-        return begin[0, 0].numpy(), end[0, 0].numpy()
-    return begin.amin((0, 1)).numpy(), end.amax((0, 1)).numpy()
+    return None if bounds is None else (bounds[0].amin((0, 1)).numpy(), bounds[1].amax((0, 1)).numpy())

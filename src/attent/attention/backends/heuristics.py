@@ -94,9 +94,7 @@ _rows_in_use: list[MachineRow] = []
 
 def current_row() -> MachineRow:
     """Return the row in effect: that of `using_row`, of the calibration, or of this processor's class."""
-    if _rows_in_use:
-        return _rows_in_use[-1]
-    return _calibrated_row() or ROWS[processor_class()]
+    return _rows_in_use[-1] if _rows_in_use else _calibrated_row() or ROWS[processor_class()]
 
 
 @constant_in_graphs

@@ -60,11 +60,10 @@ def _needs_grad(prepared: Prepared) -> bool:
         return False
     if any(part is not None and part.requires_grad for part in (query, features, bias, center, value)):
         return True
-    if type(call.score) in PLAIN:
-        return False
     # a custom score may use tensors that are not among its parameters
-    return type(call.score) not in SCORES.values() or any(
-        part.requires_grad for part in (*call.score.parameters(), *call.score.buffers())
+    return type(call.score) not in PLAIN and (
+        type(call.score) not in SCORES.values()
+        or any(part.requires_grad for part in (*call.score.parameters(), *call.score.buffers()))
     )
 
 
@@ -127,13 +126,13 @@ def _lowered(call: Call, query: Tensor, key: LoweredSide, visible: Tensor | None
 
 def _is_slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:
     """Return whether PyTorch's CPU kernel is slower in 16 bits than in 32 for these gradients."""
-    if (
-        call.device.type != "cpu"
-        or call.dtype not in (torch.bfloat16, torch.float16)
-        or call.keys >= select.SIXTEEN_BIT_GRADIENTS
-    ):
-        return False
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    return (
+        call.device.type == "cpu"
+        and call.dtype in (torch.bfloat16, torch.float16)
+        and call.keys < select.SIXTEEN_BIT_GRADIENTS
+        and torch.is_grad_enabled()
+        and any(tensor.requires_grad for tensor in inputs)
+    )
 
 
 def _causality(call: Call) -> Literal["none", "pytorch", "table"]:

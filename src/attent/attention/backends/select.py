@@ -119,9 +119,8 @@ def reason_to_skip(name: str, call: Call) -> str | None:
 
 def _has_few_scattered_pairs(call: Call) -> bool:
     """Return whether a mask that only a table describes hides nearly all of many pairs."""
-    if call.queries * call.keys < TABLE or not mask_info.needs_table(call):
-        return False
-    return bands.is_worthwhile(call, SCATTERED, TABLE)
+    is_large = call.queries * call.keys >= TABLE
+    return is_large and mask_info.needs_table(call) and bands.is_worthwhile(call, SCATTERED, TABLE)
 
 
 class Variant(NamedTuple):

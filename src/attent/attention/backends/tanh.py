@@ -14,9 +14,7 @@ from attent.ops.tanh_score import operator
 
 def unsupported(call: Call) -> str | None:
     """Return why this backend cannot serve a call, None if it can."""
-    if call.score.form != "tanh":
-        return f"score {type(call.score).__name__} has no tanh form"
-    return None
+    return None if call.score.form == "tanh" else f"score {type(call.score).__name__} has no tanh form"
 
 
 def choose(prepared: Prepared) -> select.Variant:

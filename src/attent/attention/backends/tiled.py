@@ -138,8 +138,7 @@ class Tiles:
 
     def whole_context(self, lowered: Lowered) -> Tensor:
         """Compute the context, (B, H, Tq, Dv), with gradients if these are enabled."""
-        is_differentiable = torch.is_grad_enabled()
-        return (self.differentiable_context if is_differentiable else self.context_without_gradients)(lowered)
+        return (self.differentiable_context if torch.is_grad_enabled() else self.context_without_gradients)(lowered)
 
     def context_without_gradients(self, lowered: Lowered) -> Tensor:
         """Compute the context, (B, H, Tq, Dv), untracked by autograd."""

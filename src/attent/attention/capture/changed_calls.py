@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from attent.attention.call import Prepared
 from attent.attention.capture.captured_maps import pad_nested, prepare_scaled_dot_product
 from attent.attention.capture.interventions import change_context, concerned, running_modules
-from attent.errors import ArgumentError
+from attent.errors import refuse
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
@@ -40,9 +40,7 @@ def change_attention(frame: FrameType, args: Arguments, keywords: Keywords, resu
 
     Calls from our own backends are left unchanged: their callers apply the interventions.
     """
-    if is_own(frame):
-        return result
-    return _changed_attention(frame, result, *args, **keywords)
+    return result if is_own(frame) else _changed_attention(frame, result, *args, **keywords)
 
 
 def _changed_attention(
@@ -58,10 +56,12 @@ def _changed_attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     if result.is_nested:
-        if concerned(running_modules(frame)):
-            raise ArgumentError(
-                "heads cannot be changed if F.scaled_dot_product_attention gets nested tensors: pad them"
+        refuse(
+            (
+                concerned(running_modules(frame)),
+                "heads cannot be changed if F.scaled_dot_product_attention gets nested tensors: pad them",
             )
+        )
         return result
     query, mask, is_grouped = with_heads(frame, query, attn_mask, enable_gqa)
     heads = query.shape[-3] if query.dim() > 3 else 1
@@ -104,8 +104,7 @@ def change_baddbmm(frame: FrameType, args: Arguments, keywords: Keywords, result
         if concerned(running_modules(frame)):
             _score_calls[id(frame)] = partial(_prepare_call, names["num_heads"], names["v"], names["dropout_p"], *args)
         return result
-    prepare = _score_calls.pop(id(frame), None)
-    if prepare is None:
+    if (prepare := _score_calls.pop(id(frame), None)) is None:
         return result
     return change_context(running_modules(frame), result.unflatten(0, (-1, names["num_heads"])), prepare).flatten(0, 1)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from attent.attention.capture.coverage import used_globals
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import RolloutMap
-from attent.errors import ArgumentError, UnseenError
+from attent.errors import ArgumentError, UnseenError, refuse
 
 # A layer's number in the path of a module.
 LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
@@ -43,10 +43,13 @@ class DerivedMaps(Mapping[str, AttentionMap]):
 
     def __getitem__(self, path: str) -> AttentionMap:
         if path not in self._cache:
-            if path not in self._paths:
-                raise UnseenError(
-                    f"no {self._name} of {path!r}; there are maps of {', '.join(map(repr, self._paths)) or 'nothing'}"
-                )
+            refuse(
+                (
+                    path not in self._paths,
+                    f"no {self._name} of {path!r}; there are maps of {', '.join(map(repr, self._paths)) or 'nothing'}",
+                ),
+                kind=UnseenError,
+            )
             self._cache[path] = self._derive(path)
         return self._cache[path]
 
@@ -79,8 +82,7 @@ def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gra
     Raises:
         ArgumentError: see `watch.gradients`.
     """
-    if not keeps_gradients:
-        raise ArgumentError("gradients need the graph of each call: use attent.watch(model, gradients=True)")
+    refuse((not keeps_gradients, "gradients need the graph of each call: use attent.watch(model, gradients=True)"))
     if not isinstance(output, Tensor) or output.numel() != 1 or not output.requires_grad:
         description = (
             f"{tuple(output.shape)}, requires_grad={output.requires_grad}"
@@ -131,8 +133,12 @@ def rollout_maps(maps: Mapping[str, AttentionMap]) -> DerivedMaps:
 
     def derive(path: str) -> AttentionMap:
         layers = [name for name in maps if pattern(name) == pattern(path)]
-        if "#" in path and layers == [path]:
-            raise ArgumentError(f"there is no rollout of {path}: the order of the calls of one module is not known")
+        refuse(
+            (
+                "#" in path and layers == [path],
+                f"there is no rollout of {path}: the order of the calls of one module is not known",
+            )
+        )
         return RolloutMap([maps[name] for name in layers[: layers.index(path) + 1]])
 
     return DerivedMaps("rollout", maps, derive)
@@ -179,10 +185,13 @@ def projection_layer(module: nn.Module, path: str, parents: Mapping[str, nn.Modu
     name = f"{path or 'the model itself'} ({type(module).__name__})"
     advice = "give it as norms({path: layer})"
     for part, _ in (*module.named_children(), *module.named_parameters(recurse=False)):
-        if BETWEEN.search(part):
-            raise ArgumentError(f"norms of {name} are not known: {part!r} changes what is projected")
-    if "sigmoid" in used_globals(type(module)):
-        raise ArgumentError(f"norms of {name} are not known: its code uses a sigmoid, which may gate what is projected")
+        refuse((BETWEEN.search(part), f"norms of {name} are not known: {part!r} changes what is projected"))
+    refuse(
+        (
+            "sigmoid" in used_globals(type(module)),
+            f"norms of {name} are not known: its code uses a sigmoid, which may gate what is projected",
+        )
+    )
     layers = [getattr(module, attribute, None) for attribute in NAMES]
     if not any(linear_weight(layer) is not None for layer in layers) and path:
         # BERT and its relatives: a sibling of the self-attention

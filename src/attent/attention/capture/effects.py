@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attent import bounded
-from attent.errors import ArgumentError, DataError
+from attent.errors import DataError, refuse
 
 # Maximum bytes of a file of effects.
 LARGEST = 2**30
@@ -92,15 +92,19 @@ class PatchEffects:
         effects, lines = self.effects, list[str]()
         if effects.dim() == 3:
             move = (effects - float(self.direction == "noise")).abs().argmax(-1, keepdim=True)
-            for path, _, head, position, effect in self.top():
-                lines.append(f"{path}, head {head}, position {position}: {effect:+.3f}")
+            lines += [
+                f"{path}, head {head}, position {position}: {effect:+.3f}"
+                for path, _, head, position, effect in self.top()
+            ]
             effects = effects.gather(-1, move)[..., 0]
         width = max(map(len, self.paths))
-        table = [" " * width + "".join(f"{head:>8}" for head in range(effects.shape[1]))]
-        for path, row in zip(self.paths, effects.tolist(), strict=True):
-            table.append(path.ljust(width) + "".join(f"{effect:+8.3f}" for effect in row))
+        header = " " * width + "".join(f"{head:>8}" for head in range(effects.shape[1]))
+        table = [
+            path.ljust(width) + "".join(f"{effect:+8.3f}" for effect in row)
+            for path, row in zip(self.paths, effects.tolist(), strict=True)
+        ]
         title = f"{self.activation}, {self.direction}: clean {self.clean.mean():.4g}, corrupt {self.corrupt.mean():.4g}"
-        return "\n".join([title, *table, *lines])
+        return "\n".join([title, header, *table, *lines])
 
 
 class EffectFile:
@@ -127,8 +131,7 @@ class EffectFile:
         text = bounded.read_text(path, LARGEST) if path.exists() else ""
         complete = text[: text.rfind("\n") + 1]
         first, *lines = complete.splitlines() or [header]
-        if first != header:
-            raise ArgumentError(f"{path} belongs to another model, other inputs or other settings: name another file")
+        refuse((first != header, f"{path} belongs to another model, other inputs or other settings: name another file"))
         for number, line in enumerate(lines, start=2):
             try:
                 cell = json.loads(line)

@@ -18,7 +18,7 @@ from attent.attention.capture.changed_calls import FUSED_MODULE
 from attent.attention.capture.coverage import advice, attention_paths, is_compiled, module_paths
 from attent.attention.capture.interventions import INTERVENTIONS, HeadChange, Intervention, RowFunction, change_heads
 from attent.attention.capture.watch import PATCHER
-from attent.errors import ArgumentError, UnknownNameError, UnseenError, check_index, check_known
+from attent.errors import ArgumentError, UnknownNameError, UnseenError, check_index, check_known, refuse
 
 CHANGES = ("zero", "uniform", "mean")
 # What a head may be changed to: see `intervene`.
@@ -114,8 +114,13 @@ class intervene(ModelIntervention):  # noqa: N801 - used like a function: with a
                 raise UnknownNameError(f"attention of {self._name}", str(path), attention_paths(self.paths))
             _checked_mapping(f"the changes of {path}", "{head: change}", heads)
             for owner in (path[:end] for end, letter in enumerate(path) if letter == "."):
-                if isinstance(modules.get(owner), FUSED_MODULE):
-                    raise UnseenError(f"no head of {path} could be changed: its attention is in {owner}")
+                refuse(
+                    (
+                        isinstance(modules.get(owner), FUSED_MODULE),
+                        f"no head of {path} could be changed: its attention is in {owner}",
+                    ),
+                    kind=UnseenError,
+                )
             own: dict[int, HeadChange] = {
                 _checked_head(path, head): _checked_change(path, head, change, means) for head, change in heads.items()
             }
@@ -169,11 +174,16 @@ class intervene(ModelIntervention):  # noqa: N801 - used like a function: with a
 
     def _check_call(self, module: nn.Module) -> None:
         """Raise if no attention was captured during the forward of a changed module."""
-        if getattr(module, "_is_replica", False):
-            raise UnseenError(
-                f"heads of {type(module).__name__} cannot be changed in replicas of nn.DataParallel: run the model "
-                "itself"
-            )
+        refuse(
+            (
+                getattr(module, "_is_replica", False),
+                (
+                    f"heads of {type(module).__name__} cannot be changed in replicas of nn.DataParallel: run the model "
+                    "itself"
+                ),
+            ),
+            kind=UnseenError,
+        )
         if self._calls.pop(module, 0) or module not in self._changes:
             return
         path = self.paths[module]
@@ -226,8 +236,13 @@ class head_means(ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used 
         return context
 
     def __getitem__(self, path: str) -> Tensor:
-        if path not in self._sums:
-            raise UnseenError(f"no attention of {path!r} ran; there are means of {', '.join(self._sums) or 'nothing'}")
+        refuse(
+            (
+                path not in self._sums,
+                f"no attention of {path!r} ran; there are means of {', '.join(self._sums) or 'nothing'}",
+            ),
+            kind=UnseenError,
+        )
         return (self._sums[path] / self._counts[path]).to(self._dtypes[path])
 
     def __iter__(self) -> Iterator[str]:
@@ -248,8 +263,7 @@ def _shown(path: str) -> str:
 
 
 def _checked_mapping(name: str, form: str, value: Any) -> Mapping[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise ArgumentError(f"{name} must be {form}, got {type(value).__name__}")
+    refuse((not isinstance(value, Mapping), f"{name} must be {form}, got {type(value).__name__}"))
     return value
 
 
@@ -258,8 +272,7 @@ def _checked_head(path: str, head: Any) -> int:
         number = -1 if isinstance(head, bool) else operator.index(head)
     except TypeError:
         number = -1
-    if number < 0:
-        raise ArgumentError(f"a head of {path} must be a whole number from 0, got {head!r}")
+    refuse((number < 0, f"a head of {path} must be a whole number from 0, got {head!r}"))
     return number
 
 

@@ -286,26 +286,23 @@ class Patcher:
 
     def patch(self, modules: Iterable[nn.Module]) -> None:
         """Patch every target, including its aliases in the modules and in the files that define them."""
-        with LOCK:
-            self._patch(modules)
-
-    def _patch(self, modules: Iterable[nn.Module]) -> None:
-        self._users += 1
-        if not self._active:
-            for target in TARGETS:
-                original = getattr(target.owner, target.name)
-                if self._patches.get(target.name, (None,))[0] is not original:
-                    self._patches[target.name] = (original, _patched(original, target, self._receive))
-                self._active[id(original)] = self._patches[target.name]
-            for target in TARGETS:
-                self._replace(vars(target.owner), [target.name])
         # PyTorch's own modules call the owners' functions
         foreign = [module for module in modules if not type(module).__module__.startswith("torch.")]
         files = {type(module).__module__ for module in foreign} & sys.modules.keys()
-        for namespace in (*(vars(sys.modules[file]) for file in files), *map(vars, foreign)):
-            # a quick test first, as most namespaces hold no target
-            if not self._active.keys().isdisjoint(map(id, namespace.values())):
-                self._replace(namespace, [name for name, value in namespace.items() if id(value) in self._active])
+        with LOCK:
+            self._users += 1
+            if not self._active:
+                for target in TARGETS:
+                    original = getattr(target.owner, target.name)
+                    if self._patches.get(target.name, (None,))[0] is not original:
+                        self._patches[target.name] = (original, _patched(original, target, self._receive))
+                    self._active[id(original)] = self._patches[target.name]
+                for target in TARGETS:
+                    self._replace(vars(target.owner), [target.name])
+            for namespace in (*(vars(sys.modules[file]) for file in files), *map(vars, foreign)):
+                # a quick test first, as most namespaces hold no target
+                if not self._active.keys().isdisjoint(map(id, namespace.values())):
+                    self._replace(namespace, [name for name, value in namespace.items() if id(value) in self._active])
 
     def _replace(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
         for name in names:

@@ -71,10 +71,11 @@ def patch_paths(
         for head in range(stack.heads):
             frozen = dict(enumerate(run.attention[sender:], start=sender))
             frozen[sender] = frozen[sender] + stack.output_change(sender, head, change[:, head])
-            if not receivers:
-                output = experiment.resumed(base, sender, frozen)
-            else:
-                output = _through_receivers(experiment, stack, base, sender, frozen, reached, into)
+            output = (
+                _through_receivers(experiment, stack, base, sender, frozen, reached, into)
+                if receivers
+                else experiment.resumed(base, sender, frozen)
+            )
             values[sender, head] = experiment.measure(output)
     return replace(summary, values=values)
 
@@ -94,8 +95,9 @@ def _through_receivers(
         for layer in receivers:
             # computed for their queries, keys and values alone
             output = frozen[layer]
-            handle = stack.attention[layer].register_forward_hook(lambda *call, output=output: wrap_of(call[2])(output))
-            hooks.callback(handle.remove)
+            hooks.enter_context(
+                stack.attention[layer].register_forward_hook(lambda *call, output=output: wrap_of(call[2])(output))
+            )
         assert base.run is not None
         replaced = {layer: output for layer, output in frozen.items() if layer not in receivers}
         # its logits are not read
@@ -104,8 +106,7 @@ def _through_receivers(
 
     def mix(path: str, heads: Sequence[int], context: Tensor, prepare: Any) -> Tensor:
         index = torch.tensor([*heads], device=context.device)
-        mixed = mixed_contexts(into, prepare(), calls[path])
-        return context.index_copy(1, index, mixed[:, index])
+        return context.index_copy(1, index, mixed_contexts(into, prepare(), calls[path])[:, index])
 
     paths = {stack.paths[layer]: heads for layer, heads in receivers.items()}
     with ContextChange(stack.model, {path: partial(mix, path, heads) for path, heads in paths.items()}):

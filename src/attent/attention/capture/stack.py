@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from attent.attention.capture.coverage import attention_paths, module_paths
 from attent.attention.capture.derived_maps import linear_weight, projection_layer
-from attent.errors import ArgumentError, check_index
+from attent.errors import ArgumentError, check_index, refuse
 
 Wrap = Callable[[Tensor], Any]
 # The id of a token, or one for each sequence, (B,).
@@ -104,7 +103,7 @@ class LayerStack:
         Raises:
             ArgumentError: the layers do not run one after another, each once.
         """
-        run, handles = StackRun(arguments), list[RemovableHandle]()
+        run = StackRun(arguments)
 
         def keep_attention(module: nn.Module, args: Any, output: Any) -> None:
             run.attention.append(first_of(output))
@@ -116,26 +115,32 @@ class LayerStack:
         def keep_output(module: nn.Module, args: Any, output: Any) -> None:
             run.wraps.append(wrap_of(output))
 
-        for layer, attention, projection in zip(self.layers, self.attention, self.projections, strict=True):
-            handles.append(projection.register_forward_pre_hook(lambda _, args: run.contexts.append(args[0])))
-            if states:
-                handles.append(layer.register_forward_pre_hook(keep_input, with_kwargs=True))
-                handles.append(attention.register_forward_hook(keep_attention))
-                handles.append(layer.register_forward_hook(keep_output))
-        try:
-            with self._logits_at(rows):
-                run.output = self.model(**arguments)
-        finally:
-            for handle in handles:
-                handle.remove()
-        if {len(run.contexts), *([len(run.inputs), len(run.attention)] if states else [])} != {len(self.layers)}:
-            raise ArgumentError(f"layers of {type(self.model).__name__} do not run one after another, each once")
+        with ExitStack() as hooks:
+            for layer, attention, projection in zip(self.layers, self.attention, self.projections, strict=True):
+                keep_context = projection.register_forward_pre_hook(lambda _, args: run.contexts.append(args[0]))
+                hooks.enter_context(keep_context)
+                if states:
+                    hooks.enter_context(layer.register_forward_pre_hook(keep_input, with_kwargs=True))
+                    hooks.enter_context(attention.register_forward_hook(keep_attention))
+                    hooks.enter_context(layer.register_forward_hook(keep_output))
+            hooks.enter_context(self._logits_at(rows))
+            run.output = self.model(**arguments)
+        refuse(
+            (
+                {len(run.contexts), *([len(run.inputs), len(run.attention)] if states else [])} != {len(self.layers)},
+                f"layers of {type(self.model).__name__} do not run one after another, each once",
+            )
+        )
         for layer, output in enumerate(run.attention):
             projected = run.contexts[layer]
             if self.has_projection_inside(layer):
                 projected = nn.functional.linear(projected, self.weight(layer), self.bias(layer))
-            if not is_near(projected, output):
-                raise ArgumentError(f"the output of {self.paths[layer]} is not the projection of its contexts alone")
+            refuse(
+                (
+                    not is_near(projected, output),
+                    f"the output of {self.paths[layer]} is not the projection of its contexts alone",
+                )
+            )
         return run
 
     def resume(
@@ -220,18 +225,13 @@ class LayerStack:
 
         return run_last
 
-    @contextmanager
-    def _logits_at(self, rows: Sequence[int] | None) -> Iterator[None]:
+    def _logits_at(self, rows: Sequence[int] | None) -> AbstractContextManager[object]:
         """Compute logits of these positions alone while open, if the model says which layer computes them."""
         layer = output_layer(self.model)
         if rows is None or layer is None:
-            yield
-            return
-        handle = layer.register_forward_pre_hook(lambda _, args: (args[0][:, [*rows]], *args[1:]))
-        try:
-            yield
-        finally:
-            handle.remove()
+            return nullcontext()
+        # a handle is removed at the end of its context
+        return layer.register_forward_pre_hook(lambda _, args: (args[0][:, [*rows]], *args[1:]))
 
 
 @contextmanager
@@ -259,8 +259,12 @@ def counted_from_start(position: int, length: int) -> int:
     Raises:
         ArgumentError: a sequence of this length has no such position.
     """
-    if not -length <= position < length:
-        raise ArgumentError(f"a position of {length} tokens must be from {-length} to {length - 1}, got {position}")
+    refuse(
+        (
+            not -length <= position < length,
+            f"a position of {length} tokens must be from {-length} to {length - 1}, got {position}",
+        )
+    )
     return position % length
 
 
@@ -283,9 +287,8 @@ def first_of(output: Any) -> Tensor:
 
 def is_near(actual: Tensor, expected: Tensor) -> bool:
     """Return whether two computations of the same tensor agree up to rounding."""
-    if actual.shape != expected.shape:
-        return False
-    return bool((actual - expected).abs().max() <= TOLERANCE * expected.abs().max())
+    has_same_shape = actual.shape == expected.shape
+    return has_same_shape and bool((actual - expected).abs().max() <= TOLERANCE * expected.abs().max())
 
 
 def repeated(tensor: Tensor, copies: int) -> Tensor:
@@ -320,7 +323,11 @@ def _head_count(attention: nn.Module, model: nn.Module) -> int:
     """Return the number of heads, which the configuration of every Hugging Face model has under the same name."""
     config: Any = getattr(attention, "config", None) or getattr(model, "config", None)
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
-    heads = getattr(config, "num_attention_heads", None)
-    if not isinstance(heads, int):
-        raise ArgumentError(f"the number of heads of {type(model).__name__} is not known: its config does not name it")
+    heads: Any = getattr(config, "num_attention_heads", None)
+    refuse(
+        (
+            not isinstance(heads, int),
+            f"the number of heads of {type(model).__name__} is not known: its config does not name it",
+        )
+    )
     return heads

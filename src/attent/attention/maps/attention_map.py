@@ -17,7 +17,7 @@ from attent.attention.maps import tiles as tile_stream
 from attent.attention.maps.contributions import HeadOutputs
 from attent.attention.maps.lazy_matrix import LazyMatrix, Versions, copy_call
 from attent.attention.maps.statistics import Span
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError, check_known, refuse
 from attent.ops.eligibility import without_autocast
 
 Stage = Literal["raw", "capped", "biased", "masked"]
@@ -125,16 +125,14 @@ class AttentionMap(LazyMatrix):
         Raises:
             UnknownNameError: an unknown stage.
         """
-        if stage not in _STEPS:
-            raise UnknownNameError("stage of the scores", stage, get_args(Stage))
+        check_known("stage of the scores", stage, get_args(Stage))
         return ScoreMap(
             self.call, self.query, self.key, stage=stage, is_detached=self._is_detached, versions=self._versions
         )
 
     def argmax(self) -> Tensor:
         """Return the key with the largest weight for each query, (…, Tq); the first in a tie."""
-        if not self.call.keys:
-            raise ArgumentError("a map without keys has no largest weight")
+        refuse((not self.call.keys, "a map without keys has no largest weight"))
         return self._statistic(statistics.argmax)
 
     def top(self, n: int) -> statistics.TopKeys:
@@ -145,8 +143,12 @@ class AttentionMap(LazyMatrix):
         Raises:
             ArgumentError: n is not from 1 to Tk.
         """
-        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= self.call.keys:
-            raise ArgumentError(f"n must be a whole number from 1 to Tk = {self.call.keys}, got {n!r}")
+        refuse(
+            (
+                isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= self.call.keys,
+                f"n must be a whole number from 1 to Tk = {self.call.keys}, got {n!r}",
+            )
+        )
         with self.tiles() as tiles:
             keys, weights = statistics.top(self.call, tiles, n)
         return statistics.TopKeys(self.call.restore_axes(keys), self.call.restore_axes(weights))
@@ -187,8 +189,7 @@ class AttentionMap(LazyMatrix):
             ShapeError: height is not from 1 to Tq, or width not from 1 to Tk.
             UnknownNameError: an unknown reduction.
         """
-        if reduction not in ("mean", "max"):
-            raise UnknownNameError("reduction", reduction, ("mean", "max"))
+        check_known("reduction", reduction, ("mean", "max"))
         queries = statistics.even_spans(self.call.queries, height, "height")
         keys = statistics.even_spans(self.call.keys, width, "width")
         return self._reduced(queries, keys, (reduction, reduction))
@@ -256,8 +257,9 @@ class AttentionMap(LazyMatrix):
         Raises:
             ArgumentError: they are not.
         """
-        if not self.is_distribution:
-            raise ArgumentError(f"the {statistic} requires a distribution, which {self.kind} weights are not")
+        refuse(
+            (not self.is_distribution, f"the {statistic} requires a distribution, which {self.kind} weights are not")
+        )
 
 
 @dataclass(frozen=True)

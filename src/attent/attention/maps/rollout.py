@@ -12,7 +12,7 @@ from torch import Tensor
 from attent.attention.maps import tiles
 from attent.attention.maps.attention_map import AttentionMap, ScoreMap, Stage
 from attent.attention.normalizers.softmax import Softmax
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ArgumentError, ShapeError, refuse
 
 
 def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tensor:
@@ -37,15 +37,19 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
         StaleMapError: a tensor of a map has since been changed in place.
     """
     calls = [weights.call for weights in maps]
-    if not calls:
-        raise ArgumentError("rollout needs the map of at least one layer")
+    refuse((not calls, "rollout needs the map of at least one layer"))
     call = calls[0]
     shapes = {(layer.batch, layer.queries, layer.keys, layer.axes) for layer in calls}
-    if len(shapes) > 1 or call.queries != call.keys:
-        raise ShapeError(
-            "rollout needs self-attention maps (B, H, T, T) of one shape, got "
-            f"{', '.join(str(weights.shape) for weights in maps)}"
-        )
+    refuse(
+        (
+            len(shapes) > 1 or call.queries != call.keys,
+            (
+                "rollout needs self-attention maps (B, H, T, T) of one shape, got "
+                f"{', '.join(str(weights.shape) for weights in maps)}"
+            ),
+        ),
+        kind=ShapeError,
+    )
     for weights in maps:
         weights.check_distribution("rollout")
     selected = torch.as_tensor(rows, device=call.device).reshape(-1).long()

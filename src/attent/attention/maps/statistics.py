@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attent.attention.call import Call
 from attent.attention.maps.tiles import Tile
-from attent.errors import ArgumentError, ShapeError, brief
+from attent.errors import ArgumentError, ShapeError, brief, refuse
 
 # Rows are reduced before keys if that makes them fewer by at least this factor.
 MIN_RATIO = 1.5
@@ -253,8 +253,7 @@ def checked_spans(spans: Sequence[Span], length: int, name: str) -> list[Span]:
         if not 0 <= span[0] < span[1] <= length:
             raise ArgumentError(f"{name} must not be empty and lie from 0 to {length}, got {span}")
     for span, following in pairwise(sorted(map(tuple, spans))):
-        if following[0] < span[1]:
-            raise ArgumentError(f"{name} must not overlap, got {span} and {following}")
+        refuse((following[0] < span[1], f"{name} must not overlap, got {span} and {following}"))
     return [(begin, end) for begin, end in spans]
 
 
@@ -264,8 +263,13 @@ def even_spans(length: int, count: int, name: str) -> list[Span]:
     Raises:
         ShapeError: the length has fewer positions.
     """
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= length:
-        raise ShapeError(f"{name} must be a whole number from 1 to {length}, got {count!r}")
+    refuse(
+        (
+            isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= length,
+            f"{name} must be a whole number from 1 to {length}, got {count!r}",
+        ),
+        kind=ShapeError,
+    )
     return [(part * length // count, (part + 1) * length // count) for part in range(count)]
 
 

@@ -36,8 +36,7 @@ class PerHead(Mask):
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """Return which pairs may attend, (B|1, H, Tq, Tk)."""
-        tables = torch.broadcast_tensors(*(mask.allowed(pairs)[:, :1] for mask in self.masks))
-        return torch.cat(tables, 1)
+        return torch.cat(torch.broadcast_tensors(*(mask.allowed(pairs)[:, :1] for mask in self.masks)), 1)
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
         """Return the range of each head."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.base import Normalizer
-from attent.errors import ArgumentError
+from attent.errors import refuse
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,7 @@ class TopK(Normalizer):
     aliases: ClassVar[tuple[str, ...]] = ("topk",)
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ArgumentError(f"k must be ≥ 1, got {self.k}")
+        refuse((self.k < 1, f"k must be ≥ 1, got {self.k}"))
 
     def normalize(self, scores: Tensor) -> Tensor:
         """Return the softmax over the k largest of each row of scores (…, Tk)."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from attent.errors import ArgumentError
+from attent.errors import refuse
 
 
 def waves(positions: Tensor, width: int, base: float = 10000.0) -> Tensor:
@@ -39,8 +39,7 @@ class Sinusoidal(nn.Module):
 
     def __init__(self, width: int, base: float = 10000.0) -> None:
         super().__init__()
-        if width < 1:
-            raise ArgumentError(f"width must be ≥ 1, got {width}")
+        refuse((width < 1, f"width must be ≥ 1, got {width}"))
         self.width, self.base = width, base
 
     def forward(self, features: Tensor, start: int | Tensor = 0) -> Tensor:

@@ -37,10 +37,9 @@ class Additive(TanhScore):
         self.key_weight = nn.Parameter(torch.empty(*per_head, key_width, hidden))
         self.bias = nn.Parameter(torch.zeros(*per_head, hidden)) if bias else None
         self.v = nn.Parameter(torch.empty(*per_head, hidden)) if v else None
-        nn.init.uniform_(self.query_weight, -1 / math.sqrt(query_width), 1 / math.sqrt(query_width))
-        nn.init.uniform_(self.key_weight, -1 / math.sqrt(key_width), 1 / math.sqrt(key_width))
-        if self.v is not None:
-            nn.init.uniform_(self.v, -1 / math.sqrt(hidden), 1 / math.sqrt(hidden))
+        for parameter, fan_in in ((self.query_weight, query_width), (self.key_weight, key_width), (self.v, hidden)):
+            if parameter is not None:
+                nn.init.uniform_(parameter, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
     @classmethod
     def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention.base import DotScore, LoweredSide
-from attent.errors import ArgumentError
+from attent.errors import refuse
 
 
 class Cosine(DotScore):
@@ -26,8 +26,7 @@ class Cosine(DotScore):
 
     def __init__(self, temperature: float = 1.0) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise ArgumentError(f"temperature must be > 0, got {temperature}")
+        refuse((not temperature > 0, f"temperature must be > 0, got {temperature}"))
         self.temperature = temperature
 
     def scale(self, width: int) -> float:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention.base import LoweredSide, Score
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ShapeError, refuse
 
 
 class Location(Score):
@@ -29,8 +29,7 @@ class Location(Score):
 
     def __init__(self, query_width: int, maximum_length: int = 256, heads: int | None = None) -> None:
         super().__init__()
-        if maximum_length < 1:
-            raise ArgumentError(f"maximum_length must be ≥ 1, got {maximum_length}")
+        refuse((maximum_length < 1, f"maximum_length must be ≥ 1, got {maximum_length}"))
         self.query_width, self.maximum_length, self.heads = query_width, maximum_length, heads
         self.weight = nn.Parameter(torch.empty(*(() if heads is None else (heads,)), query_width, maximum_length))
         bound = 1.0 / math.sqrt(query_width)

@@ -20,7 +20,7 @@ from typing import Any
 
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
-from attent.errors import ArgumentError, AttentError
+from attent.errors import ArgumentError, AttentError, refuse
 from attent.views.build_scene import About, Weights, build_scene
 from attent.views.pages.budget import MEBIBYTE
 from attent.views.pages.payload import build_payload
@@ -50,8 +50,7 @@ class Page:
             ArgumentError: the name does not end in .html, or the file cannot be written.
         """
         path = Path(path)
-        if path.suffix.lower() not in ENDINGS:
-            raise ArgumentError(f"a page's name must end in .html, got {str(path)!r}")
+        refuse((path.suffix.lower() not in ENDINGS, f"a page's name must end in .html, got {str(path)!r}"))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(self.html, encoding="utf-8", newline="")
@@ -129,10 +128,13 @@ def _page_of(scene: Scene, size: float) -> Page:
     """Return the page of a scene, with at most `size` MiB."""
     script, style = bundle("page"), web_file("tokens.css") + web_file("attention.css")
     room = size * MEBIBYTE - len(script.encode()) - len(style.encode()) - OVERHEAD
-    if room <= 0:
-        raise ArgumentError(
-            f"size must leave room for the program, which takes {1 - room / MEBIBYTE / size:.1f} times the {size:g} MiB"
+    refuse(
+        (
+            room <= 0,
+            f"size must leave room for the program, which takes {1 - room / MEBIBYTE / size:.1f} times the {size:g} "
+            "MiB",
         )
+    )
     payload = build_payload(scene, room)
     packs = (f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in payload.packs.items())
     # prevents tokens from closing the element around the description
