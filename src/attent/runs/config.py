@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from attent import bounded, registry
-from attent.errors import DataError, RunError, first_fault
+from attent.errors import DataError, RunError, reraise
 from attent.models.settings import ModelSettings, TransformerSettings
 from attent.runs.durable import write_text
 from attent.runs.old_formats import present_config, present_training
@@ -215,12 +215,10 @@ def read_config(path: Path | str) -> RunConfig:
         raise RunError(
             f"{file} has format {content['format']}, written by attent {newer}; this attent reads up to {FORMAT}"
         )
-    try:
+    with reraise(RunError, f"{file} is damaged", ValidationError):
         return RunConfig.model_validate(
             present_training(content if content["format"] == FORMAT else present_config(content))
         )
-    except ValidationError as error:
-        raise RunError(f"{file} is damaged: {first_fault(error)}") from error
 
 
 def is_pretrained(path: Path | str) -> bool:

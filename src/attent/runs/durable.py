@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 
 from attent import system
 from attent.bounded import regular
-from attent.errors import DataError, RunError
+from attent.errors import DataError, RunError, reraise
 
 # Prefix and suffix of temporary names, which identify the drafts of killed processes.
 HIDDEN, PART = ".", ".part"
@@ -152,10 +152,8 @@ def sync(path: Path) -> None:
 @contextmanager
 def said_clearly(path: Path) -> Iterator[None]:
     """Convert errors of writing to a path into a RunError that names it."""
-    try:
+    with reraise(RunError, f"{path} cannot be written", OSError, SafetensorError):
         yield
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
 
 def claim(file: IO[Any], run: Path) -> bool:
@@ -238,18 +236,15 @@ def sweep_drafts(path: Path) -> None:
 
 def _log_in(folder: Path) -> IO[str]:
     check_links(file := folder / LOG)
-    with said_clearly(file):
-        try:
-            return open(
-                file,
-                "a",
-                encoding="utf-8",
-                newline="",
-                buffering=1,
-                opener=lambda path, flags: regular(path, flags | NO_LINK),
-            )
-        except DataError as error:
-            raise RunError(f"{file} cannot be written: {error}") from error
+    with said_clearly(file), reraise(RunError, f"{file} cannot be written", DataError):
+        return open(
+            file,
+            "a",
+            encoding="utf-8",
+            newline="",
+            buffering=1,
+            opener=lambda path, flags: regular(path, flags | NO_LINK),
+        )
 
 
 def lock_run(path: Path) -> IO[str]:

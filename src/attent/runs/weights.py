@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attent.bounded import open_regular
-from attent.errors import ArgumentError, DataError, RunError
+from attent.errors import ArgumentError, DataError, RunError, reraise
 from attent.models.build import build
 from attent.ops.mapped import adopt, give_back
 from attent.runs.old_formats import present_name
@@ -51,11 +51,8 @@ def digest(file: Path) -> str:
     Raises:
         RunError: the file cannot be read.
     """
-    try:
-        with open_regular(file) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except (OSError, DataError) as error:
-        raise RunError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from error
+    with reraise(RunError, f"{file} cannot be read", OSError, DataError), open_regular(file) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def files_metadata(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -85,14 +82,12 @@ def opened(file: Path) -> Iterator[safe_open]:
     Raises:
         RunError: the file is missing or damaged.
     """
-    try:
+    with reraise(RunError, f"{file} is missing or damaged", OSError, DataError, SafetensorError):
         with open_regular(file) as stream:
             if int.from_bytes(stream.read(8), "little") > LARGEST_HEADER:
                 raise DataError(f"its header claims to have more than {LARGEST_HEADER:,} bytes")
         with safe_open(file, framework="pt") as tensors:
             yield tensors
-    except (OSError, DataError, SafetensorError) as error:
-        raise RunError(f"{file} is missing or damaged: {error}") from error
 
 
 def shapes_in(file: Path) -> dict[str, tuple[int, ...]]:

@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from attent.devices import AUTO, device_of
-from attent.errors import ArgumentError, DataError, RunError, first_fault
+from attent.errors import ArgumentError, DataError, RunError, first_fault, reraise
 from attent.models.model import Model
 from attent.models.settings import MOST_ENDS, RnnSettings, TransformerSettings
 from attent.models.transformer import copy_by_depth
@@ -315,10 +315,8 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
 
 def _resumed_settings(path: Path, config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a run that is resumed with changes."""
-    try:
+    with reraise(RunError, f"{path / CONFIG} is damaged", ArgumentError):
         _settings_of(config, {})
-    except ArgumentError as error:
-        raise RunError(f"{path / CONFIG} is damaged: {error}") from error
     settings = _settings_of(config, changes)
     if config.state == "finished" and not changes:
         raise ArgumentError(f"{path} is finished: give a new limit, --updates or --minutes")

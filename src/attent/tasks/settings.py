@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
 
 from attent.bounded import text_of
-from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError
+from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError, reraise
 from attent.models.settings import SETTINGS, ModelSettings, keys_of
 from attent.tasks.task import DEFAULT_TASK, Task, task_of, tasks
 from attent.text.settings import VectorsSettings
@@ -154,11 +154,8 @@ def read(path: Path | str) -> RunSettings:
         ArgumentError: the file cannot be read, is not TOML, or has an invalid value.
         UnknownNameError: a key or a value's name is unknown; the message lists the known ones and the closest match.
     """
-    try:
-        with Path(path).open("rb") as file:
-            text = text_of(file, LARGEST)
-    except (OSError, DataError) as error:
-        raise ArgumentError(f"{path} cannot be read: {error}") from error
+    with reraise(ArgumentError, f"{path} cannot be read", OSError, DataError), Path(path).open("rb") as file:
+        text = text_of(file, LARGEST)
     return parse(text, str(path))
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, reraise
 from attent.text.text import Pair, ReadReport
 
 STANDARD_INPUT = "-"
@@ -399,8 +399,8 @@ def open_file(path: str | Path) -> Iterator[Any]:
     Raises:
         DataError: the file cannot be opened or read, or its unpacked size is too large.
     """
-    try:
-        with open_gzip(path) if str(path).endswith(".gz") else io.BufferedReader(io.FileIO(path), BUFFER) as stream:
-            yield stream
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    with (
+        reraise(DataError, f"{path} cannot be read", OSError, EOFError, zlib.error),
+        open_gzip(path) if str(path).endswith(".gz") else io.BufferedReader(io.FileIO(path), BUFFER) as stream,
+    ):
+        yield stream

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.attend import attend
-from attent.errors import ArgumentError, DataError, ShapeError
+from attent.errors import ArgumentError, DataError, ShapeError, reraise
 from attent.text.readers import open_file
 from attent.text.tokenizer import SPECIALS, Tokenizer
 from attent.text.tokenizers import SPACE
@@ -165,12 +165,12 @@ def write(path: Path | str, vectors: WordVectors) -> None:
     if unwritable := [word for word in vectors.words if not is_writable(word)]:
         raise ArgumentError(f"the word {unwritable[0]!r} cannot be written: the format has no spaces within words")
     rows = zip(vectors.words, vectors.vectors.detach().float().cpu().numpy(), strict=True)
-    try:
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            file.write(f"{len(vectors)} {vectors.width}\n")
-            file.writelines(f"{word} {' '.join(vector.astype(str))}\n" for word, vector in rows)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
+    with (
+        reraise(DataError, f"{path} cannot be written", OSError),
+        Path(path).open("w", encoding="utf-8", newline="") as file,
+    ):
+        file.write(f"{len(vectors)} {vectors.width}\n")
+        file.writelines(f"{word} {' '.join(vector.astype(str))}\n" for word, vector in rows)
 
 
 def is_writable(word: str) -> bool:

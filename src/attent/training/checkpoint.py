@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from attent.attention.backends.heuristics import ROWS, MachineRow
 from attent.bounded import read_text
-from attent.errors import DataError, RunError, first_fault
+from attent.errors import DataError, RunError, reraise
 from attent.models.model import Model
 from attent.runs.durable import draft_of, new_file, new_folder, sweep, write_text
 from attent.runs.folder import MODEL
@@ -291,12 +291,11 @@ def read_state(checkpoint: Path) -> TrainingState:
         RunError: the file is missing or damaged.
     """
     file = checkpoint / STATE
-    try:
+    with (
+        reraise(RunError, f"{file} is damaged", ValidationError),
+        reraise(RunError, f"{file} is missing or damaged", OSError, DataError),
+    ):
         return TrainingState.model_validate_json(read_text(file, MAX_STATE_BYTES))
-    except ValidationError as error:
-        raise RunError(f"{file} is damaged: {first_fault(error)}") from error
-    except (OSError, DataError) as error:
-        raise RunError(f"{file} is missing or damaged: {error}") from error
 
 
 def _rng_states(device: str) -> dict[str, str]:

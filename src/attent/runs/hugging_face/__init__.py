@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attent.bounded import read_text
-from attent.errors import AttentError, DataError, RunError
+from attent.errors import AttentError, DataError, RunError, reraise
 from attent.models.settings import TransformerSettings
 from attent.ops import packed_linear
 from attent.runs.config import CONFIG, RunConfig, is_pretrained
@@ -139,7 +139,7 @@ def _marian_tokenizer(
     after: list[str] | None = None,
     has_language: bool = False,
 ) -> SentencePieceTokenizer:
-    try:
+    with reraise(folder.error, file, ValueError):
         return SentencePieceTokenizer(
             folder.model(file),
             vocabulary.pieces,
@@ -148,8 +148,6 @@ def _marian_tokenizer(
             marks=vocabulary.unnamed,
             has_language=has_language,
         )
-    except ValueError as error:
-        raise folder.error(f"{file}: {error}") from error
 
 
 def _learned_positions(folder: SourceFolder, width: int) -> dict[str, Tensor]:
@@ -198,13 +196,11 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
     options: dict[str, Any] = {"marks": unspelled, "has_last_space": is_nllb}
     is_suffix = is_nllb and folder.tokenizer_config.get("legacy_behaviour") is True
     before, after = ([], [EOS_PIECE, languages["source"]]) if is_suffix else ([languages["source"]], [EOS_PIECE])
-    try:
+    with reraise(folder.error, SPM, ValueError):
         tokenizers = (
             SentencePieceTokenizer(model, vocabulary.pieces, before=before, after=after, **options),
             SentencePieceTokenizer(model, vocabulary.pieces, before=[languages["target"]], **options),
         )
-    except ValueError as error:
-        raise folder.error(f"{SPM}: {error}") from error
     table = offset_positions(count, settings["width"], pad + 1)
     kind: dict[str, Any] = {"norm": "pre", "position": "learned", "maximum_length": count}
     codes = {side: language.strip("_") for side, language in languages.items()}
@@ -215,10 +211,8 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
 def _m2m100_names(folder: SourceFolder, model: bytes, *, is_nllb: bool) -> tuple[dict[int, str], list[str]]:
     """Return the names of ids, and the language marks among these."""
     if is_nllb:
-        try:
+        with reraise(folder.error, SPM, ValueError):
             processor = processor_of(model)
-        except ValueError as error:
-            raise folder.error(f"{SPM}: {error}") from error
         pieces = [*FIRST, *(processor.IdToPiece(token) for token in range(OWN, processor.GetPieceSize()))]
         names = dict(enumerate(pieces))
     else:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attent.bounded import open_regular, read_json, read_text
-from attent.errors import DataError, RunError
+from attent.errors import DataError, RunError, reraise
 from attent.runs.config import CONFIG
 from attent.runs.weights import opened, shapes_in
 from attent.text.tokenizer import MAX_FILE
@@ -66,10 +66,8 @@ class SourceFolder:
         """
         if default is not None and not (self.path / name).exists():
             return default
-        try:
+        with reraise(self.error, f"{name} is missing or damaged", OSError, DataError):
             content = read_json(self.path / name, LARGEST_JSON)
-        except (OSError, DataError) as error:
-            raise self.error(f"{name} is missing or damaged: {getattr(error, 'strerror', None) or error}") from error
         if not isinstance(content, dict):
             raise self.error(f"{name} is damaged: it must contain a JSON object")
         return content
@@ -93,11 +91,8 @@ class SourceFolder:
         Raises:
             RunError: the file is missing or too large.
         """
-        try:
-            with open_regular(self.path / name) as file:
-                content = file.read(LARGEST_MODEL + 1)
-        except (OSError, DataError) as error:
-            raise self.error(f"{name} is missing: {getattr(error, 'strerror', None) or error}") from error
+        with reraise(self.error, f"{name} is missing", OSError, DataError), open_regular(self.path / name) as file:
+            content = file.read(LARGEST_MODEL + 1)
         if len(content) > LARGEST_MODEL:
             raise self.error(f"{name} has more than {LARGEST_MODEL:,} bytes")
         return content

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, refuse
 from attent.search.settings import GenerationSettings
 from attent.tasks.pretrained.model import PretrainedModel
 from attent.tasks.text_generation.continuation import ContinuesText, TextReader
@@ -132,10 +132,14 @@ class PretrainedGenerator(PretrainedModel, ContinuesText):
         return self._checked([*self.start, *self.encode(text)])
 
     def _checked(self, tokens: list[int]) -> list[int]:
-        if not tokens:
-            raise DataError("the text is empty, and this model's tokenizer puts no token before a text")
-        if self.context is not None and len(tokens) > self.context:
-            raise DataError(f"the text has {len(tokens)} tokens, more than the {self.context} that this model can read")
+        refuse(
+            (not tokens, "the text is empty, and this model's tokenizer puts no token before a text"),
+            (
+                self.context is not None and len(tokens) > self.context,
+                f"the text has {len(tokens)} tokens, more than the {self.context} that this model can read",
+            ),
+            kind=DataError,
+        )
         return tokens
 
 

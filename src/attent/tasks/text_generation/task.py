@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attent.alignment.ablation import LOSS, PERPLEXITY, HeadJudge, Metric
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, reraise
 from attent.models.language_model import LanguageModel
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.search.score import PairScore
@@ -261,10 +261,8 @@ class TextGenerationTask(Task[LinesCorpus]):
         """Yield the score of each line without context, its end included."""
         generator: TextGenerator = run.tool
         for number, line in enumerate(lines, start=1):
-            try:
+            with reraise(DataError, f"{name}, line {number}", DataError):
                 tokens = [*generator.encode(line), EOS]
-            except DataError as error:
-                raise DataError(f"{name}, line {number}: {error}") from error
             yield PairScore(float(generator.log_probs(tokens).sum()), len(tokens))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attent import bounded
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, reraise
 from attent.text.tokenizer import Tokenizer
 from attent.text.units import units
 
@@ -123,12 +123,8 @@ def read_glossary(path: Path | str) -> Glossary:
         DataError: the file cannot be read, or a line is not a term, is too long, or repeats a source; the message names
             the line.
     """
-    try:
+    with reraise(DataError, f"{path} cannot be read", OSError), reraise(DataError, path, DataError):
         lines = bounded.read_text(path, LARGEST).removeprefix("\ufeff").split("\n")
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
     entries, numbers = list[tuple[str, str]](), dict[tuple[str, ...], int]()
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
