@@ -137,8 +137,7 @@ def _ids(tokenizer: Tokenizer) -> dict[str, int]:
     unused = "<unused 0>"
     while unused in pieces:
         unused = f"<{unused}>"
-    names = [NAMES[EOS], NAMES[UNK], unused, *pieces, PAD_PIECE]
-    return {piece: token for token, piece in enumerate(names)}
+    return {piece: token for token, piece in enumerate((NAMES[EOS], NAMES[UNK], unused, *pieces, PAD_PIECE))}
 
 
 def _files(run: Run) -> dict[str, Mapping[str, Any]]:

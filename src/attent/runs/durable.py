@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 
 from attent import system
 from attent.bounded import regular
-from attent.errors import DataError, RunError, reraise
+from attent.errors import DataError, RunError, refuse, reraise
 
 # Prefix and suffix of temporary names, which identify the drafts of killed processes.
 HIDDEN, PART = ".", ".part"
@@ -130,11 +130,17 @@ def check_links(*paths: Path) -> None:
     Raises:
         RunError: one of them is a symbolic link.
     """
-    for path in paths:
-        if path.is_symlink():
-            raise RunError(
-                f"{path} is a symbolic link, and runs are not written through links (cp -rL makes a copy without links)"
+    refuse(
+        *(
+            (
+                path.is_symlink(),
+                f"{path} is a symbolic link, and runs are not written through links (cp -rL makes a copy without "
+                "links)",
             )
+            for path in paths
+        ),
+        kind=RunError,
+    )
 
 
 def sync(path: Path) -> None:

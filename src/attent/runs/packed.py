@@ -68,9 +68,7 @@ def _problem(model: Model, device: torch.device) -> str | None:
         return f"it requires the CPU, and the device is {device}"
     if not packed_linear.is_there():
         return "it requires the compiled extension, which this installation lacks"
-    if not transformer_packing.parts(model):
-        return "it requires a Transformer with dot products and softmax"
-    return None
+    return None if transformer_packing.parts(model) else "it requires a Transformer with dot products and softmax"
 
 
 def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attent.bounded import open_regular
-from attent.errors import ArgumentError, DataError, RunError, reraise
+from attent.errors import ArgumentError, DataError, RunError, refuse, reraise
 from attent.models.build import build
 from attent.ops.mapped import adopt, give_back
 from attent.runs.old_formats import present_name
@@ -122,9 +122,16 @@ def check_shapes(expected: Mapping[str, Sequence[int]], shapes: Mapping[str, Seq
             f"{file} is damaged: "
             + (f"{missing[0]} is missing" if missing else f"{extra[0]} has no place in the model")
         )
-    for name, shape in expected.items():
-        if tuple(shapes[name]) != tuple(shape):
-            raise RunError(f"{file} is damaged: {name} must be {tuple(shape)}, got {tuple(shapes[name])}")
+    refuse(
+        *(
+            (
+                tuple(shapes[name]) != tuple(shape),
+                f"{file} is damaged: {name} must be {tuple(shape)}, got {tuple(shapes[name])}",
+            )
+            for name, shape in expected.items()
+        ),
+        kind=RunError,
+    )
 
 
 def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dict[str, Tensor]:
@@ -225,10 +232,14 @@ def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> nn.Modu
         RunError: the file is missing or damaged, or belongs to another model.
     """
     shapes = shapes_in(file)
-    for key, value in settings:
-        # each layer has at least one tensor, and building a layer takes time even without memory
-        if key.endswith("layers") and value > len(shapes):
-            raise ArgumentError(f"{key} = {value:,}, and {file.name} has {len(shapes):,} tensors")
+    # each layer has at least one tensor, and building a layer takes time even without memory
+    refuse(
+        *(
+            (value > len(shapes), f"{key} = {value:,}, and {file.name} has {len(shapes):,} tensors")
+            for key, value in settings
+            if key.endswith("layers")
+        )
+    )
     try:
         with torch.device("meta"), _Uninitialized():
             model = build(settings, inputs, outputs)

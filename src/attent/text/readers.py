@@ -13,7 +13,7 @@ import json
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
@@ -71,7 +71,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
     Raises:
         DataError: the file cannot be read or its unpacked size is too large, or a line is not UTF-8 or too long.
     """
-    with _open(path) as stream:
+    with nullcontext(sys.stdin.buffer) if str(path) == STANDARD_INPUT else open_file(path) as stream:
         yield from decode_lines(stream, display_name(path))
 
 
@@ -381,15 +381,6 @@ def _report_dropped(
         yield number, fields
     if not number:
         raise DataError(f"{name}: empty")
-
-
-@contextmanager
-def _open(path: str | Path) -> Iterator[IO[bytes]]:
-    if str(path) == STANDARD_INPUT:
-        yield sys.stdin.buffer
-        return
-    with open_file(path) as stream:
-        yield stream
 
 
 @contextmanager

@@ -100,9 +100,13 @@ class WordVectors:
         if not 1 <= n <= candidates:
             raise ArgumentError(f"n must be from 1 to {candidates}, got {n}")
         # only the attention weights matter, not the values
-        values = self.vectors.new_zeros(len(self), 1)
         _, attention_map = attend(
-            query[None], self.vectors, values, score="cosine", normalizer="identity", return_map=True
+            query[None],
+            self.vectors,
+            self.vectors.new_zeros(len(self), 1),
+            score="cosine",
+            normalizer="identity",
+            return_map=True,
         )
         keys, cosines = (result.flatten().tolist() for result in attention_map.top(n + (own_row is not None)))
         return [

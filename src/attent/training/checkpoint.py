@@ -82,9 +82,8 @@ class TrainingState(BaseModel, extra="forbid"):
     @classmethod
     def _without_former(cls, values: Any) -> Any:
         """Leave out what earlier versions wrote: whether weights were sharded."""
-        if not isinstance(values, dict):
-            return values
-        return {name: value for name, value in values.items() if name != "sharded"}
+        is_table = isinstance(values, dict)
+        return {name: value for name, value in values.items() if name != "sharded"} if is_table else values
 
 
 class Checkpoints:
@@ -268,9 +267,9 @@ def _count(processes: int) -> str:
 
 def list_checkpoints(run: Path | str) -> list[Path]:
     """Return the checkpoints of a run folder, oldest first."""
-    folder = Path(run) / CHECKPOINTS
     return sorted(
-        (path for path in folder.glob("*") if re.fullmatch("[0-9]{8,}", path.name)), key=lambda path: int(path.name)
+        (path for path in (Path(run) / CHECKPOINTS).glob("*") if re.fullmatch("[0-9]{8,}", path.name)),
+        key=lambda path: int(path.name),
     )
 
 

@@ -173,10 +173,11 @@ class ProcessGroup(Processes):
         )
         result: dict[str, Tensor] = {}
         for name, (shape, dtype, device) in specs.items():
-            if self.is_rank0:
-                tensor = tensors[name].detach().contiguous()
-            else:
-                tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=device)
+            tensor = (
+                tensors[name].detach().contiguous()
+                if self.is_rank0
+                else torch.empty(shape, dtype=getattr(torch, dtype), device=device)
+            )
             dist.broadcast(tensor, 0)
             result[name] = tensor
         return result

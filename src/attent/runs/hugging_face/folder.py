@@ -130,7 +130,7 @@ class SourceFolder:
     @property
     def licence(self) -> str | None:
         """The licence named in the model card, or the first line of the file LICENSE."""
-        card, text = (self._text(name) for name in ("README.md", "LICENSE"))
+        card, text = (self.text(name) for name in ("README.md", "LICENSE"))
         named = (
             re.match(r"---\n(?:.*\n)*?license:[ \t]*(\S[^\n]*)\n(?:.*\n)*?---", card)
             if card.startswith("---\n")
@@ -158,14 +158,15 @@ class SourceFolder:
         if (self.path / WEIGHTS).exists():
             return SourceWeights(self, [self.path / WEIGHTS])
         pickled = sorted(file.name for pattern in PICKLED for file in self.path.glob(pattern))
-        advice = "if you trust it, load it and write safetensors with model.save_pretrained(FOLDER)"
         raise self.error(
-            f"its weights are pickled ({pickled[0]}), which can run code; {advice}"
+            f"its weights are pickled ({pickled[0]}), which can run code; if you trust it, load it and write "
+            "safetensors with model.save_pretrained(FOLDER)"
             if pickled
             else f"{WEIGHTS} is missing"
         )
 
-    def _text(self, name: str) -> str:
+    def text(self, name: str) -> str:
+        """Read a text of the folder; empty if it is missing or unreadable."""
         try:
             return read_text(self.path / name, LARGEST_TEXT)
         except (OSError, DataError):

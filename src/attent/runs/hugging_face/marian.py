@@ -227,8 +227,7 @@ def _name(name: str) -> str:
     """Return the name of a parameter in transformers; an unknown name stays."""
     if name in TABLES:
         return TABLES[name]
-    match = LAYER.fullmatch(name)
-    if match and match[3] in PARTS:
+    if (match := LAYER.fullmatch(name)) and match[3] in PARTS:
         return f"model.{match[1]}.layers.{int(match[2]) - 1}.{PARTS[match[3]]}"
     return BIAS if name == OUTPUT_BIAS else name
 
@@ -324,10 +323,11 @@ def ids_of(text: str) -> dict[str, int]:
         if text.lstrip().startswith("{"):
             ids = json.loads(text)
         else:
-            lines = (line.rpartition(":") for line in text.splitlines() if line.strip() and line.strip() != "---")
             ids = {
                 json.loads(piece) if piece.startswith('"') else _unquoted(piece).replace("''", "'"): int(token)
-                for piece, _, token in lines
+                for piece, _, token in (
+                    line.rpartition(":") for line in text.splitlines() if line.strip() and line.strip() != "---"
+                )
             }
     if len(set(map(str, ids.values()))) != len(ids) or any(
         type(token) is not int or token < 0 for token in ids.values()

@@ -245,9 +245,10 @@ class CaptionTask(Task[CaptionCorpus]):
     def evaluator(
         self, model: Any, corpus: CaptionCorpus, vocabularies: Vocabularies, settings: TaskSettings
     ) -> Evaluator:
-        captioner = Captioner(model, picture_inputs(vocabularies.files), vocabularies.tokenizers[0])
         return CaptionEvaluator(
-            captioner, corpus, BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
+            Captioner(model, picture_inputs(vocabularies.files), vocabularies.tokenizers[0]),
+            corpus,
+            BatchSize(settings.training.batch_pairs, settings.training.batch_tokens),
         )
 
     def sizes(self, config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:

@@ -189,11 +189,9 @@ class Classifier(FromRun):
         length = int(rows.lengths[check_index("row", row, len(rows.lengths))])
         self._check_length(row, length)
         sequence = rows.read(np.array([row]), None)[:, :length]
-        derived: dict[str, AttentionMap] = {}
         with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
             features = self.model(sequence.to(self.device), torch.tensor([length], device=self.device))
-            if gradients:
-                derived = maps.last_gradients(self.model.output(features[:, 0]).log_softmax(-1).amax())
+            derived = maps.last_gradients(self.model.output(features[:, 0]).log_softmax(-1).amax()) if gradients else {}
         return dict(maps.items()), derived
 
     def forward_pass(self, example: str) -> ForwardPass:

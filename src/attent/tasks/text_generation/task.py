@@ -58,11 +58,10 @@ class LanguageModelReport:
     def table(self) -> dict[str, float]:
         """The report for machines, with bits per token and per byte of UTF-8, and the perplexity, e to the nats."""
         bits = self.nats / math.log(2)
-        perplexity = math.exp(min(self.nats, 700.0))
         return asdict(self) | {
             "bits": bits,
             "bits_per_byte": bits * self.tokens / self.bytes,
-            "perplexity": perplexity,
+            "perplexity": math.exp(min(self.nats, 700.0)),
         }
 
 
@@ -200,7 +199,6 @@ class TextGenerationTask(Task[LinesCorpus]):
         return suggest_text(lines, characters, minutes), lines
 
     def corpus(self, settings: TaskSettings) -> LinesCorpus:
-        assert settings.lines is not None
         return LinesCorpus(line_corpus(settings.lines), settings.lines)
 
     def learn_vocabularies(self, corpus: LinesCorpus) -> Vocabularies:
@@ -213,7 +211,6 @@ class TextGenerationTask(Task[LinesCorpus]):
         return _examples(encode_lines(corpus.text, tokenizer, limit), settings, vocabularies.longest)
 
     def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> LanguageModelExamples:
-        assert settings.lines is not None
         return _examples(open_lines(folder), settings.lines, vocabularies.longest)
 
     def evaluator(
@@ -241,10 +238,9 @@ class TextGenerationTask(Task[LinesCorpus]):
         """
         if text is None:
             return super().evaluate(run, say)
-        generator = run.tool
         lines = [line for line in read_lines(text) if line.strip()]
         say(f"predicting every token of {len(lines):,} lines of {text}")
-        report = evaluate_language_model(generator, lines)
+        report = evaluate_language_model(run.tool, lines)
         if report is None:
             raise ArgumentError(f"{text} has no line that this model can read")
         return Evaluation(report.table, language_model_lines(report))

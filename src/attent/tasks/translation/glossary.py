@@ -89,12 +89,10 @@ class Glossary:
             match = _longest(layers, words, index)
             if match is None and keeps_case and not index and words[0][:1].isupper():
                 match = _longest(layers, [words[0][:1].lower() + words[0][1:], *words[1:]], index)
-            if match is None:
-                index += 1
-                continue
-            end = index + len(match[0])
-            result.append(Term(spans[index].begin, spans[end - 1].end, match[1]))
-            index = end
+            if match is not None:
+                last = spans[index + len(match[0]) - 1]
+                result.append(Term(spans[index].begin, last.end, match[1]))
+            index += 1 if match is None else len(match[0])
         return result
 
     def _layers(self, *, keeps_case: bool) -> list[Index]:

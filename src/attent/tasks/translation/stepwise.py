@@ -164,9 +164,10 @@ class StepwiseDecoding:
     def _build_step(self, probs: Tensor, chosen_token: int) -> DecodingStep:
         probs[[PAD, BOS]] = 0
         values, tokens = (part.tolist() for part in probs.topk(min(self.top_k, len(probs) - 2)))
-        candidates = tuple(map(self._candidate, tokens, values))
         return DecodingStep(
-            self._candidate(chosen_token, float(probs[chosen_token])), candidates, len(self.tokens) < self.forced_length
+            self._candidate(chosen_token, float(probs[chosen_token])),
+            tuple(map(self._candidate, tokens, values)),
+            len(self.tokens) < self.forced_length,
         )
 
     def _candidate(self, token: int, probability: float) -> Candidate:
