@@ -104,3 +104,28 @@ def test_the_first_fault_has_its_key_where_there_is_one() -> None:
         with pytest.raises(pydantic.ValidationError) as caught:
             Settings.model_validate(values)
         assert errors.first_fault(caught.value).startswith(message)
+
+
+def test_refuse_raises_the_error_of_the_first_rule_that_applies() -> None:
+    errors.refuse((False, "first"), (0, "second"), kind=errors.DataError)
+    with pytest.raises(errors.DataError, match=r"^second$"):
+        errors.refuse((False, "first"), (1, "second"), (True, "third"), kind=errors.DataError)
+
+
+def test_reraise_converts_the_named_errors_alone() -> None:
+    class Size(pydantic.BaseModel):
+        width: int
+
+    with (
+        pytest.raises(errors.RunError, match=r"^a file cannot be read: No such file$") as caught,
+        errors.reraise(errors.RunError, "a file cannot be read", OSError, errors.DataError),
+    ):
+        raise FileNotFoundError(2, "No such file", "a file")
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+    with (
+        pytest.raises(errors.RunError, match=r"^a file: width: input should be a valid integer"),
+        errors.reraise(errors.RunError, "a file", pydantic.ValidationError),
+    ):
+        Size.model_validate({"width": "wide"})
+    with pytest.raises(KeyError), errors.reraise(errors.RunError, "a file", OSError):
+        raise KeyError("width")

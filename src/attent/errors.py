@@ -204,16 +204,30 @@ class MissingExtraError(AttentError, ImportError):
     """A package that is not installed; the message names the extra that installs it."""
 
 
-def refuse(*rules: tuple[object, str], kind: type[AttentError] = ArgumentError) -> None:
-    """Raise an error with the message of the first rule that applies.
+def refuse(*rules: tuple[object, str], kind: Callable[[str], Exception] = ArgumentError) -> None:
+    """Raise an error, by default an ArgumentError, with the message of the first rule that applies.
 
-    Args:
-        rules: pairs (condition, message); a rule applies if its condition is true.
-        kind: the class of the error.
+    A rule is a pair (condition, message); it applies if the condition is true. `kind` makes the error of a message.
     """
     for applies, message in rules:
         if applies:
             raise kind(message)
+
+
+@contextmanager
+def reraise(kind: Callable[[str], Exception], beginning: object, *classes: type[Exception]) -> Iterator[None]:
+    """Convert errors raised in the block into another, whose message is a beginning, a colon and the reason.
+
+    Args:
+        kind: makes the new error of its message.
+        beginning: the beginning of the message, such as the path of a file.
+        classes: the classes of the errors to convert, among which may be pydantic's ValidationError.
+    """
+    try:
+        yield
+    except classes as error:
+        reason = first_fault(error) if hasattr(error, "errors") else getattr(error, "strerror", None) or error
+        raise kind(f"{beginning}: {reason}") from error
 
 
 @contextmanager

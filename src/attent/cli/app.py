@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from errno import EINVAL
-from typing import Any
+from typing import Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -28,8 +28,7 @@ class Attent(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        commands: Any = CommandFolder()
-        self.commands = commands
+        self.commands = cast(Any, CommandFolder())
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the first sentence of each command's help, without reading its options."""

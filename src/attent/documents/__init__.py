@@ -21,7 +21,7 @@ from attent.documents.html import MarkedText, Token, build_lines, parse_html
 from attent.documents.inline import AlignedText, Element, check_size, has_words
 from attent.documents.markdown import parse_markdown
 from attent.documents.pipeline import Document, Refuse, Search, by_run, language_of, translate_documents
-from attent.errors import ArgumentError, DataError, check_known, needs
+from attent.errors import ArgumentError, DataError, check_known, needs, refuse, reraise
 
 if TYPE_CHECKING:
     from attent.search.settings import SearchSettings
@@ -62,12 +62,14 @@ class TextDocument:
         except UnicodeDecodeError as error:
             position = error.start + len(self._mark)
             raise DataError(f"the file is not {self._encoding.upper()}: {error.reason} at byte {position:,}") from error
-        if "\0" in text:
-            raise DataError("the file is not text: it contains zero bytes")
-        if next(islice(PART.finditer(text), MAX_PARTS, None), None) is not None:
-            raise DataError(
-                f"a document may have at most {MAX_PARTS:,} lines, tags and other marks: split it into several"
-            )
+        refuse(
+            ("\0" in text, "the file is not text: it contains zero bytes"),
+            (
+                next(islice(PART.finditer(text), MAX_PARTS, None), None) is not None,
+                f"a document may have at most {MAX_PARTS:,} lines, tags and other marks: split it into several",
+            ),
+            kind=DataError,
+        )
         self._marked = parse(text)
         check_size(self._marked.lines)
 
@@ -159,13 +161,12 @@ def read_file(path: Path | str) -> bytes:
     Raises:
         DataError: the file is larger, is not a regular file, or cannot be read.
     """
-    try:
-        with open_regular(path) as file:
-            return bytes_of(file, MAX_FILE)
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+    with (
+        reraise(DataError, f"{path} cannot be read", OSError),
+        reraise(DataError, path, DataError),
+        open_regular(path) as file,
+    ):
+        return bytes_of(file, MAX_FILE)
 
 
 def read_document(content: bytes, ending: str) -> Document[bytes]:

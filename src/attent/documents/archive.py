@@ -10,7 +10,7 @@ import zlib
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
-from attent.errors import DataError
+from attent.errors import DataError, refuse, reraise
 
 MAX_ENTRIES = 2_000
 # Maximum unpacked bytes of all entries, and of those read as XML, including formats that are written more than once.
@@ -26,6 +26,8 @@ MAX_RATIO, RATIO_FROM = 200, 2**20
 COMPRESSION = 3
 CENTRAL_HEADER = b"PK\x01\x02"
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+# Errors that a damaged or (RuntimeError) encrypted entry raises.
+DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
 
 
 def parse_xml(content: bytes) -> etree._Element:
@@ -63,10 +65,8 @@ class Archive:
         # before any name is read: the list of entries may be as long as the file
         if content.count(CENTRAL_HEADER) > MAX_ENTRIES:
             raise DataError(f"the archive has more than {MAX_ENTRIES:,} entries")
-        try:
+        with reraise(DataError, "the file is no archive", zipfile.BadZipFile, ValueError, NotImplementedError, OSError):
             self._zip = zipfile.ZipFile(io.BytesIO(content))
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
-            raise DataError(f"the file is no archive: {error}") from error
         self._entries = {entry.filename: entry for entry in self._zip.infolist()}
         self._xml_size = self._tags = 0
         self._check()
@@ -82,11 +82,8 @@ class Archive:
         Raises:
             DataError: the entry is damaged.
         """
-        try:
+        with reraise(DataError, "the archive is damaged", *DAMAGES):
             return self._zip.read(self._entries[name])
-        # RuntimeError: encrypted
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError) as error:
-            raise DataError(f"the archive is damaged: {error}") from error
 
     def read_xml(self, name: str) -> etree._Element:
         """Parse an entry as XML, and return its root.
@@ -115,10 +112,11 @@ class Archive:
         """
         self._xml_size += size
         self._tags += tags
-        if self._xml_size > MAX_XML:
-            raise DataError(f"its XML has more than {MAX_XML:,} bytes")
-        if self._tags > MAX_TAGS:
-            raise DataError(f"its XML has more than {MAX_TAGS:,} tags and attributes")
+        refuse(
+            (self._xml_size > MAX_XML, f"its XML has more than {MAX_XML:,} bytes"),
+            (self._tags > MAX_TAGS, f"its XML has more than {MAX_TAGS:,} tags and attributes"),
+            kind=DataError,
+        )
 
     def write(self, changed: dict[str, etree._Element]) -> bytes:
         """Return the archive with the XML of some entries replaced; the others and the order are unchanged.
@@ -162,17 +160,29 @@ class Archive:
 
     def _check(self) -> None:
         entries = self._zip.infolist()
-        if len(entries) != len(self._entries):
-            raise DataError("the archive has two entries with the same name")
-        if sum(entry.file_size for entry in entries) > MAX_UNPACKED:
-            raise DataError(f"the archive unpacks to more than {MAX_UNPACKED:,} bytes")
-        # entries that share bytes would each be written with a copy of them
-        if sum(entry.compress_size for entry in entries) > len(self._content):
-            raise DataError("the archive's entries overlap")
+        refuse(
+            (len(entries) != len(self._entries), "the archive has two entries with the same name"),
+            (
+                sum(entry.file_size for entry in entries) > MAX_UNPACKED,
+                f"the archive unpacks to more than {MAX_UNPACKED:,} bytes",
+            ),
+            # entries that share bytes would each be written with a copy of them
+            (sum(entry.compress_size for entry in entries) > len(self._content), "the archive's entries overlap"),
+            kind=DataError,
+        )
         for entry in entries:
-            if entry.file_size > max(MAX_RATIO * entry.compress_size, RATIO_FROM):
-                raise DataError(f"the archive's entries unpack to more than {MAX_RATIO} times their size")
-            if entry.compress_type not in METHODS or entry.flag_bits & 1:
-                raise DataError("the archive is encrypted, or compressed by a method that word processors do not use")
-            if entry.filename.startswith("/") or "\\" in entry.filename or ".." in entry.filename.split("/"):
-                raise DataError("the archive has an entry name that points outside it")
+            refuse(
+                (
+                    entry.file_size > max(MAX_RATIO * entry.compress_size, RATIO_FROM),
+                    f"the archive's entries unpack to more than {MAX_RATIO} times their size",
+                ),
+                (
+                    entry.compress_type not in METHODS or entry.flag_bits & 1,
+                    "the archive is encrypted, or compressed by a method that word processors do not use",
+                ),
+                (
+                    entry.filename.startswith("/") or "\\" in entry.filename or ".." in entry.filename.split("/"),
+                    "the archive has an entry name that points outside it",
+                ),
+                kind=DataError,
+            )

@@ -257,14 +257,11 @@ def _join_verbatim(tokens: Sequence[Token]) -> list[Token]:
     while number < len(tokens):
         token = tokens[number]
         end = ends.get(number) if token.is_verbatim else None
-        if end is None:
-            result.append(token)
-            number += 1
-            continue
-        raw = "".join(part.raw for part in tokens[number : end + 1])
-        is_block = token.name not in INLINE | VERBATIM_INLINE
-        result.append(Token("block" if is_block else "point", raw))
-        number = end + 1
+        if end is not None:
+            raw = "".join(part.raw for part in tokens[number : end + 1])
+            token = Token("point" if token.name in INLINE | VERBATIM_INLINE else "block", raw)
+        result.append(token)
+        number = 1 + (number if end is None else end)
     return result
 
 

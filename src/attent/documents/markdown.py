@@ -113,9 +113,7 @@ def _text_end(body: str) -> int:
 
     It may be followed by heading signs, a table bar, and the backslash or spaces of a line break.
     """
-    text = body.rstrip()
-    text = text.removesuffix("\\").rstrip()
-    text = text.removesuffix("|").rstrip()
+    text = body.rstrip().removesuffix("\\").rstrip().removesuffix("|").rstrip()
     heading = text.rstrip("#")
     return len(heading.rstrip() if heading[-1:].isspace() else text)
 

@@ -267,8 +267,7 @@ def _flat(placed: Placed) -> list[Mark]:
     if not placed.element.children:
         return [Mark(placed.element, POINT)]
     inner = [piece for inner in placed.inner for piece in _flat(inner)]
-    has_lost_words = bool(placed.element.text.strip())
-    is_left_out = has_lost_words and placed.element.can_vanish
+    is_left_out = bool(placed.element.text.strip()) and placed.element.can_vanish
     return inner if is_left_out else [Mark(placed.element, OPENING), *inner, Mark(placed.element, CLOSING)]
 
 

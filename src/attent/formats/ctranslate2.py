@@ -73,11 +73,11 @@ def unsupported(run: Run) -> str | None:
         return f"it has no score {settings.score!r}, only scaled_dot and dot"
     if type(attention.normalizer) is not Softmax:
         return f"it has no normalizer {settings.normalizer!r}, only softmax"
-    if settings.position == "alibi":
-        return "it has position 'alibi' only in decoders, not in encoders"
-    if settings.position == "relative_bias":
-        return "its position 'relative_bias' has one table for all layers, and in this model each layer has its own"
-    return None
+    return {
+        "alibi": "it has position 'alibi' only in decoders, not in encoders",
+        "relative_bias": "its position 'relative_bias' has one table for all layers, and in this model each layer has "
+        "its own",
+    }.get(settings.position)
 
 
 def max_length(run: Run) -> int | None:
@@ -95,12 +95,11 @@ def specification(run: Run) -> Any:
 
     model = cast(Transformer, run.model)
     settings = model.settings
-    rotary = settings.width // settings.heads if settings.position == "rotary" else None
     options: dict[str, Any] = {
         "pre_norm": settings.norm == "pre",
         "activation": {"relu": Activation.RELU, "gelu": Activation.GELU, "silu": Activation.SWISH}[settings.activation],
         "num_heads_kv": settings.key_value_heads,
-        "rotary_dim": rotary,
+        "rotary_dim": settings.width // settings.heads if settings.position == "rotary" else None,
         "rotary_interleave": True,
     }
     encoder = TransformerEncoderSpec(settings.encoder_layers, settings.heads, **options)
@@ -168,8 +167,7 @@ def _attend(spec: Any, attention: MultiHeadAttention, norm: nn.LayerNorm, *, to_
         _linear(spec.linear[1], [keys, values])
     _linear(spec.linear[-1], [cast(nn.Linear, attention.output)])
     _norm(spec.layer_norm, norm)
-    scale = SCALES[type(attention.score)]
-    if scale is not None:
+    if (scale := SCALES[type(attention.score)]) is not None:
         spec.queries_scale = np.float32(scale)
 
 

@@ -81,9 +81,11 @@ def identity(run: Path) -> dict[str, str]:
     """
     config = read_config(run)
     # as written, without settings added by later versions of the library
-    model = read_json(run / CONFIG, LARGEST)["model"]
-    settings = json.dumps(model, sort_keys=True)
-    hashes = {"model": hashlib.sha256(settings.encode()).hexdigest()}
+    hashes = {
+        "model": hashlib.sha256(
+            json.dumps(read_json(run / CONFIG, LARGEST)["model"], sort_keys=True).encode()
+        ).hexdigest()
+    }
     return hashes | {name: digest(run / name) for name in (MODEL, *map(tokenizer_file, config.tokenizers))}
 
 

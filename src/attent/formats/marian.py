@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.scores import ScaledDot
-from attent.errors import ArgumentError
+from attent.errors import refuse
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.runs.durable import write_text
@@ -81,10 +81,11 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> dict[s
     Raises:
         ArgumentError: Marian cannot express the run, or `quantization` is not None.
     """
-    if reason := unsupported(run):
-        raise ArgumentError(f"a Marian checkpoint cannot express {name}: {reason}")
-    if quantization is not None:
-        raise ArgumentError("a Marian checkpoint is written in float32 only: omit --quantization")
+    reason = unsupported(run)
+    refuse(
+        (reason, f"a Marian checkpoint cannot express {name}: {reason}"),
+        (quantization is not None, "a Marian checkpoint is written in float32 only: omit --quantization"),
+    )
     write_tensors(tensors(run.model), folder / "model.safetensors")
     for file, content in _files(run).items():
         write_text(folder / file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -134,8 +135,7 @@ def _ids(tokenizer: Tokenizer) -> dict[str, int]:
     unused = "<unused 0>"
     while unused in pieces:
         unused = f"<{unused}>"
-    names = [NAMES[EOS], NAMES[UNK], unused, *pieces, PAD_PIECE]
-    return {piece: token for token, piece in enumerate(names)}
+    return {piece: token for token, piece in enumerate((NAMES[EOS], NAMES[UNK], unused, *pieces, PAD_PIECE))}
 
 
 def _files(run: Run) -> dict[str, Mapping[str, Any]]:

@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from attent import bounded, registry
-from attent.errors import DataError, RunError, first_fault
+from attent.errors import DataError, RunError, refuse, reraise
 from attent.models.settings import ModelSettings, TransformerSettings
 from attent.runs.durable import write_text
 from attent.runs.old_formats import present_config, present_training
@@ -168,11 +168,14 @@ class RunConfig(BaseModel, extra="forbid"):
         if self.alignment is None:
             return
         sizes = (self.model.decoder_layers, self.model.heads) if isinstance(self.model, TransformerSettings) else (1, 1)
-        for name, number, size in zip(
-            ("layer", "head"), (self.alignment.layer, self.alignment.head), sizes, strict=True
-        ):
-            if number is not None and number >= size:
-                raise ValueError(f"alignment.{name} must be from 0 to {size - 1}, got {number}")
+        numbers = {"layer": self.alignment.layer, "head": self.alignment.head}
+        refuse(
+            *(
+                ((number or 0) >= size, f"alignment.{name} must be from 0 to {size - 1}, got {number}")
+                for (name, number), size in zip(numbers.items(), sizes, strict=True)
+            ),
+            kind=ValueError,
+        )
 
 
 def write_config(config: RunConfig, path: Path) -> None:
@@ -215,12 +218,10 @@ def read_config(path: Path | str) -> RunConfig:
         raise RunError(
             f"{file} has format {content['format']}, written by attent {newer}; this attent reads up to {FORMAT}"
         )
-    try:
+    with reraise(RunError, f"{file} is damaged", ValidationError):
         return RunConfig.model_validate(
             present_training(content if content["format"] == FORMAT else present_config(content))
         )
-    except ValidationError as error:
-        raise RunError(f"{file} is damaged: {first_fault(error)}") from error
 
 
 def is_pretrained(path: Path | str) -> bool:

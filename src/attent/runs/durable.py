@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 
 from attent import system
 from attent.bounded import regular
-from attent.errors import DataError, RunError
+from attent.errors import DataError, RunError, refuse, reraise
 
 # Prefix and suffix of temporary names, which identify the drafts of killed processes.
 HIDDEN, PART = ".", ".part"
@@ -128,11 +128,17 @@ def check_links(*paths: Path) -> None:
     Raises:
         RunError: one of them is a symbolic link.
     """
-    for path in paths:
-        if path.is_symlink():
-            raise RunError(
-                f"{path} is a symbolic link, and runs are not written through links (cp -rL makes a copy without links)"
+    refuse(
+        *(
+            (
+                path.is_symlink(),
+                f"{path} is a symbolic link, and runs are not written through links (cp -rL makes a copy without "
+                "links)",
             )
+            for path in paths
+        ),
+        kind=RunError,
+    )
 
 
 def sync(path: Path) -> None:
@@ -150,10 +156,8 @@ def sync(path: Path) -> None:
 @contextmanager
 def said_clearly(path: Path) -> Iterator[None]:
     """Convert errors of writing to a path into a RunError that names it."""
-    try:
+    with reraise(RunError, f"{path} cannot be written", OSError, SafetensorError):
         yield
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
 
 def claim(file: IO[Any], run: Path) -> bool:
@@ -236,18 +240,15 @@ def sweep_drafts(path: Path) -> None:
 
 def _log_in(folder: Path) -> IO[str]:
     check_links(file := folder / LOG)
-    with said_clearly(file):
-        try:
-            return open(
-                file,
-                "a",
-                encoding="utf-8",
-                newline="",
-                buffering=1,
-                opener=lambda path, flags: regular(path, flags | NO_LINK),
-            )
-        except DataError as error:
-            raise RunError(f"{file} cannot be written: {error}") from error
+    with said_clearly(file), reraise(RunError, f"{file} cannot be written", DataError):
+        return open(
+            file,
+            "a",
+            encoding="utf-8",
+            newline="",
+            buffering=1,
+            opener=lambda path, flags: regular(path, flags | NO_LINK),
+        )
 
 
 def lock_run(path: Path) -> IO[str]:

@@ -24,7 +24,7 @@ import torch
 
 from attent import system
 from attent.bounded import read_text
-from attent.errors import ArgumentError, AttentError, DataError, RunError
+from attent.errors import ArgumentError, AttentError, DataError, RunError, reraise
 from attent.models.build import build
 from attent.runs.config import (
     CONFIG,
@@ -356,10 +356,8 @@ def tokenizers_of_text(files: Mapping[str, str], config: RunConfig) -> tuple[Tok
 
 
 def _text(file: Path, limit: int) -> str:
-    try:
+    with reraise(RunError, f"{file} is missing or damaged", OSError, DataError):
         return read_text(file, limit)
-    except (OSError, DataError) as error:
-        raise RunError(f"{file} is missing or damaged: {error}") from error
 
 
 def _tokenizer(file: Path, kind: str, name: str) -> Tokenizer:

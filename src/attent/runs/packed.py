@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from attent import system
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError, RunError, refuse
 from attent.models import transformer_packing
 from attent.models.model import Model
 from attent.ops import packed_linear
@@ -66,9 +66,7 @@ def _problem(model: Model, device: torch.device) -> str | None:
         return f"it requires the CPU, and the device is {device}"
     if not packed_linear.is_there():
         return "it requires the compiled extension, which this installation lacks"
-    if not transformer_packing.parts(model):
-        return "it requires a Transformer with dot products and softmax"
-    return None
+    return None if transformer_packing.parts(model) else "it requires a Transformer with dot products and softmax"
 
 
 def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> None:
@@ -83,15 +81,18 @@ def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> Non
     if metadata.get("activations") == FIXED:
         packed_linear.set_kind(model, WeightType.INT8_FIXED)
         parts = transformer_packing.parts(model)
-    if metadata.get("format") != FORMAT:
-        raise RunError(
+    refuse(
+        (
+            metadata.get("format") != FORMAT,
             f"{file} has format {metadata.get('format')!r}, but this attent reads {FORMAT}: rewrite it with "
-            f"attent quantize {path}"
-        )
-    if file.stat().st_size <= MAX_HASHED and digest(file) != own:
-        raise RunError(
-            f"{file} is damaged: its SHA-256 does not match config.json; rewrite it with attent quantize {path}"
-        )
+            f"attent quantize {path}",
+        ),
+        (
+            file.stat().st_size <= MAX_HASHED and digest(file) != own,
+            f"{file} is damaged: its SHA-256 does not match config.json; rewrite it with attent quantize {path}",
+        ),
+        kind=RunError,
+    )
     check_shapes(
         {name: (packed_linear.size_of(pieces()),) for name, (_, pieces) in parts.items()}, shapes_in(file), file
     )

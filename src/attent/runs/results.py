@@ -88,7 +88,7 @@ class Results:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        return None
+        """Do nothing."""
 
 
 class ResultFile(Results):

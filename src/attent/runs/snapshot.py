@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from attent import system
 from attent.bounded import open_regular
-from attent.errors import DataError, RunError
+from attent.errors import DataError, RunError, reraise
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import HIDDEN, LOG
 from attent.runs.folder import MAX_HASHED, MODEL
@@ -89,10 +89,8 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
     # a file written after this has a different time than in the stamp
     time.sleep(TICK)
     with ExitStack() as stack:
-        try:
+        with reraise(RunError, f"{path} cannot be copied for serving", OSError):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="attent-run-", ignore_cleanup_errors=True))
-        except OSError as error:
-            raise RunError(f"{path} cannot be copied for serving: {error.strerror}") from error
         copy = Path(folder) / (path.resolve().name or "run")
         copy.mkdir()
         with named_as(path, copy):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attent.bounded import open_regular
-from attent.errors import ArgumentError, DataError, RunError
+from attent.errors import ArgumentError, DataError, RunError, refuse, reraise
 from attent.models.build import build
 from attent.ops.mapped import adopt, give_back
 from attent.runs.old_formats import present_name
@@ -49,11 +49,8 @@ def digest(file: Path) -> str:
     Raises:
         RunError: the file cannot be read.
     """
-    try:
-        with open_regular(file) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except (OSError, DataError) as error:
-        raise RunError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from error
+    with reraise(RunError, f"{file} cannot be read", OSError, DataError), open_regular(file) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def files_metadata(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -83,14 +80,12 @@ def opened(file: Path) -> Iterator[safe_open]:
     Raises:
         RunError: the file is missing or damaged.
     """
-    try:
+    with reraise(RunError, f"{file} is missing or damaged", OSError, DataError, SafetensorError):
         with open_regular(file) as stream:
             if int.from_bytes(stream.read(8), "little") > LARGEST_HEADER:
                 raise DataError(f"its header claims to have more than {LARGEST_HEADER:,} bytes")
         with safe_open(file, framework="pt") as tensors:
             yield tensors
-    except (OSError, DataError, SafetensorError) as error:
-        raise RunError(f"{file} is missing or damaged: {error}") from error
 
 
 def shapes_in(file: Path) -> dict[str, tuple[int, ...]]:
@@ -125,9 +120,16 @@ def check_shapes(expected: Mapping[str, Sequence[int]], shapes: Mapping[str, Seq
             f"{file} is damaged: "
             + (f"{missing[0]} is missing" if missing else f"{extra[0]} has no place in the model")
         )
-    for name, shape in expected.items():
-        if tuple(shapes[name]) != tuple(shape):
-            raise RunError(f"{file} is damaged: {name} must be {tuple(shape)}, got {tuple(shapes[name])}")
+    refuse(
+        *(
+            (
+                tuple(shapes[name]) != tuple(shape),
+                f"{file} is damaged: {name} must be {tuple(shape)}, got {tuple(shapes[name])}",
+            )
+            for name, shape in expected.items()
+        ),
+        kind=RunError,
+    )
 
 
 def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dict[str, Tensor]:
@@ -228,10 +230,14 @@ def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> nn.Modu
         RunError: the file is missing or damaged, or belongs to another model.
     """
     shapes = shapes_in(file)
-    for key, value in settings:
-        # each layer has at least one tensor, and building a layer takes time even without memory
-        if key.endswith("layers") and value > len(shapes):
-            raise ArgumentError(f"{key} = {value:,}, and {file.name} has {len(shapes):,} tensors")
+    # each layer has at least one tensor, and building a layer takes time even without memory
+    refuse(
+        *(
+            (value > len(shapes), f"{key} = {value:,}, and {file.name} has {len(shapes):,} tensors")
+            for key, value in settings
+            if key.endswith("layers")
+        )
+    )
     try:
         with torch.device("meta"), _Uninitialized():
             model = build(settings, inputs, outputs)

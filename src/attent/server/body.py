@@ -231,15 +231,12 @@ def _json_object(body: bytes) -> dict[str, Any]:
         text = body.decode(json.detect_encoding(body))
         _check_structure(text)
         values = json.loads(text)
+        if SURROGATE.search(text):
+            # a lone surrogate is not a character and cannot be encoded
+            json.dumps(values, ensure_ascii=False).encode()
     # RecursionError: nested too deep
     except (ValueError, RecursionError):
         raise RequestError(400, "Invalid JSON format") from None
-    if SURROGATE.search(text):
-        # a lone surrogate is not a character and cannot be encoded
-        try:
-            json.dumps(values, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise RequestError(400, "Invalid JSON format") from None
     if not isinstance(values, dict):
         raise RequestError(400, "Invalid JSON format")
     return values

@@ -100,8 +100,7 @@ class Exchange:
 
     def send(self, frames: Iterable[tuple[bytes, bytes]]) -> None:
         """Send frames while the process is alive; if it is not, reading the answer raises an error."""
-        assert self._process is not None
-        assert self._process.stdin is not None
+        assert self._process is not None and self._process.stdin is not None
         for kind, payload in frames:
             try:
                 write_frame(self._process.stdin, kind, payload)
@@ -137,8 +136,7 @@ class Exchange:
             raise DataError(message if kind == ERROR else UNREADABLE)
 
     def _frame(self) -> tuple[bytes, bytes]:
-        assert self._process is not None
-        assert self._process.stdout is not None
+        assert self._process is not None and self._process.stdout is not None
         frame = read_frame(self._process.stdout, self._size)
         self._size -= len(frame[1])
         return frame

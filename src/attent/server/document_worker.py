@@ -65,8 +65,7 @@ def main() -> None:
         write_frame(sink, DATA, "\n".join(line.text for line in document.lines)[:SAMPLE].encode("utf-8", "replace"))
         sink.flush()
         work, language = _receive(source).decode().split(" ")
-        frames = _sentences(document, language) if work == "read" else _rendered(document, language, source)
-        for frame in frames:
+        for frame in _sentences(document, language) if work == "read" else _rendered(document, language, source):
             write_frame(sink, DATA, frame)
         write_frame(sink, END)
     except AttentError as error:

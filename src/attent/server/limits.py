@@ -12,7 +12,7 @@ from typing import Any
 from starlette.requests import Request
 
 from attent.bounded import read_text
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, reraise
 from attent.server.errors import RequestError
 from attent.server.settings import MINUTE, ServerSettings
 
@@ -34,10 +34,8 @@ def read_keys(file: Path) -> dict[bytes, int | None]:
     Raises:
         ArgumentError: the file cannot be read, or a line is invalid.
     """
-    try:
+    with reraise(ArgumentError, f"--api-keys-file {file} cannot be read", OSError, DataError):
         lines = read_text(file, MAX_KEYS_FILE).splitlines()
-    except (OSError, DataError) as error:
-        raise ArgumentError(f"--api-keys-file {file} cannot be read: {error}") from error
     keys: dict[bytes, int | None] = {}
     for number, line in enumerate(lines, start=1):
         key, *limits = line.split()[:3] or ("",)

@@ -1,5 +1,6 @@
 """Loading of run folders, by task."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -83,18 +84,16 @@ class StoredRun:
     ) -> None:
         self.path, self.config = Path(path), read_config(path)
         self.task: Task[Any] = task_of_run(path, self.config)
-        self._device, self._trust_code, self._dtype, self._tool = device, trust_code, dtype, None
+        self._device, self._trust_code, self._dtype = device, trust_code, dtype
 
-    @property
+    @cached_property
     def tool(self) -> Any:
         """The translator, language model or other tool that `attent.load` returns.
 
         Raises:
             ArgumentError, RunError: as `attent.load`.
         """
-        if self._tool is None:
-            self._tool = self.task.load(self.path, self._device, trust_code=self._trust_code, dtype=self._dtype)
-        return self._tool
+        return self.task.load(self.path, self._device, trust_code=self._trust_code, dtype=self._dtype)
 
     def refuse(self) -> NoReturn:
         """Raise the error for a command that the run does not support.

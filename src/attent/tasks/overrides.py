@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attent.errors import ArgumentError, check_known
+from attent.errors import ArgumentError, check_known, refuse
 
 if TYPE_CHECKING:
     from attent.tasks.settings import RunSettings
@@ -212,10 +212,14 @@ def _check_sides(files: Mapping[str, Any]) -> None:
     for name in ("train", "valid", "replay"):
         if name in files:
             pairs_ending(files[name])
-    for name in ("train", "valid"):
-        for side, other_side in (("source", "target"), ("target", "source")):
-            if f"{name}_{side}" in files and f"{name}_{other_side}" not in files:
-                raise ArgumentError(
-                    f"--{name}-{side} {files[f'{name}_{side}']} needs --{name}-{other_side}, a file with the "
-                    f"{other_side}s, line for line"
-                )
+    refuse(
+        *(
+            (
+                f"{name}_{side}" in files and f"{name}_{other_side}" not in files,
+                f"--{name}-{side} {files.get(f'{name}_{side}')} needs --{name}-{other_side}, a file with the "
+                f"{other_side}s, line for line",
+            )
+            for name in ("train", "valid")
+            for side, other_side in (("source", "target"), ("target", "source"))
+        )
+    )

@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from attent.devices import AUTO, device_of
-from attent.errors import ArgumentError, DataError, RunError, first_fault
+from attent.errors import ArgumentError, DataError, RunError, first_fault, reraise
 from attent.models.model import Model
 from attent.models.settings import MOST_ENDS, RnnSettings, TransformerSettings
 from attent.models.transformer import copy_by_depth
@@ -25,10 +25,9 @@ from attent.tasks.task import Vocabularies, task_of
 from attent.text.batches import Examples
 from attent.text.readers import STANDARD_INPUT
 from attent.text.tokenizer import SENTENCE_ENDS, sentence_ends
-from attent.training.autotune import Budget
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
-from attent.training.loop import TrainingResult, train
+from attent.training.loop import train
 from attent.training.progress import Progress, check_installed, open_logger
 from attent.training.settings import CHANGEABLE_ON_RESUME
 
@@ -260,9 +259,6 @@ def _train(
     for line in [*corpus.report(), *lines]:
         progress.say(line)
 
-    def announce(budget: Budget) -> list[str]:
-        return replace(budget, validation_seconds=budget.epoch_seconds * evaluator.rows / len(examples)).lines()
-
     with open_logger(training.log, run.path, update) as log_scalars:
 
         def log(record: Mapping[str, Any]) -> None:
@@ -275,21 +271,19 @@ def _train(
             training,
             loss=task.loss_for(training),
             validate=lambda: evaluator.validate(progress.say),
-            announce=announce,
+            announce=lambda budget: replace(
+                budget, validation_seconds=budget.epoch_seconds * evaluator.rows / len(examples)
+            ).lines(),
             log=log,
             progress=progress,
             checkpoints=Checkpoints(run.path, training, run.sync_log),
             processes=processes,
         )
     results = evaluator.results(trained.validation)
-    _finish(run, config, model, trained, results)
+    # under key names compatible with earlier versions
+    outcome = {"training": config.training | {"outcome": asdict(trained)}, "results": results}
+    run.finish(config.model_copy(update=outcome), model)
     return processes.from_rank0(lambda: results)
-
-
-def _finish(run: RunWriter, config: RunConfig, model: Any, trained: TrainingResult, results: Results) -> None:
-    """Save the model and the outcome, under key names compatible with earlier run folders."""
-    training = config.training | {"outcome": asdict(trained)}
-    run.finish(config.model_copy(update={"training": training, "results": results}), model)
 
 
 def _digest(examples: Examples[Any]) -> str:
@@ -315,10 +309,8 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
 
 def _resumed_settings(path: Path, config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a run that is resumed with changes."""
-    try:
+    with reraise(RunError, f"{path / CONFIG} is damaged", ArgumentError):
         _settings_of(config, {})
-    except ArgumentError as error:
-        raise RunError(f"{path / CONFIG} is damaged: {error}") from error
     settings = _settings_of(config, changes)
     if config.state == "finished" and not changes:
         raise ArgumentError(f"{path} is finished: give a new limit, --updates or --minutes")
@@ -382,10 +374,11 @@ def _new_model(
     settings: RunSettings, config: RunConfig, vocabularies: Vocabularies, init_from: Path | str | None
 ) -> tuple[Any, word_vectors.Initialized | None]:
     """Return the model of a new run, with random weights, those of another run, or word vectors."""
-    if init_from is not None:
-        model = _init_model(config, vocabularies, Path(init_from))
-    else:
-        model = model_of(config, vocabularies.tokenizers)
+    model: Any = (
+        model_of(config, vocabularies.tokenizers)
+        if init_from is None
+        else _init_model(config, vocabularies, Path(init_from))
+    )
     model.freeze(settings.training.freeze)
     if settings.vectors is None:
         return model, None
@@ -395,10 +388,11 @@ def _new_model(
 
 def _stored_model(path: Path, config: RunConfig, vocabularies: Vocabularies, weights: Path) -> Any:
     """Return the model of a run with these weights, or with newly initialized ones if the file does not exist."""
-    if weights.exists():
-        model = filled_model(path, config, vocabularies.tokenizers, weights)
-    else:
-        model = model_of(config, vocabularies.tokenizers)
+    model = (
+        filled_model(path, config, vocabularies.tokenizers, weights)
+        if weights.exists()
+        else model_of(config, vocabularies.tokenizers)
+    )
     word_vectors.freeze(config.vectors, model)
     return model
 

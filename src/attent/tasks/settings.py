@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
 
 from attent.bounded import text_of
-from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError
+from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError, refuse, reraise
 from attent.models.settings import SETTINGS, ModelSettings, keys_of
 from attent.tasks.task import DEFAULT_TASK, Task, task_of, tasks
 from attent.text.settings import VectorsSettings
@@ -98,9 +98,8 @@ class RunSettings(create_model("TaskSettings", **_fields_of_tasks()), extra="for
     @classmethod
     def _complete_model(cls, values: Any) -> Any:
         """Add the settings that the task requires to a table [model]."""
-        if not isinstance(values, dict) or not isinstance(model := values.get("model"), dict):
-            return values
-        if (task := _task(values)) is None:
+        model = values.get("model") if isinstance(values, dict) else None
+        if not isinstance(model, dict) or (task := _task(values)) is None:
             return values
         required = task.model_settings(values)
         is_of_kind = model.get("kind") in (None, required.get("kind", model.get("kind")))
@@ -138,9 +137,14 @@ class RunSettings(create_model("TaskSettings", **_fields_of_tasks()), extra="for
         task.check(self)
         if self.model.kind not in task.model_kinds:
             raise ValueError(f"model: a model of kind {self.model.kind!r} does not suit task = {self.task!r}")
-        for name, value in self.model:
-            if name.endswith("layers") and value > MAX_LAYERS:
-                raise ValueError(f"model: {name} must be at most {MAX_LAYERS:,}, got {value:,}")
+        refuse(
+            *(
+                (value > MAX_LAYERS, f"model: {name} must be at most {MAX_LAYERS:,}, got {value:,}")
+                for name, value in self.model
+                if name.endswith("layers")
+            ),
+            kind=ValueError,
+        )
         for name, value in task.model_settings({table: getattr(self, table) for table in task.tables}).items():
             if (actual := getattr(self.model, name, None)) != value:
                 raise ValueError(f"model: task = {self.task!r} needs {name} = {value!r}, got {actual!r}")
@@ -154,11 +158,8 @@ def read(path: Path | str) -> RunSettings:
         ArgumentError: the file cannot be read, is not TOML, or has an invalid value.
         UnknownNameError: a key or a value's name is unknown; the message lists the known ones and the closest match.
     """
-    try:
-        with Path(path).open("rb") as file:
-            text = text_of(file, LARGEST)
-    except (OSError, DataError) as error:
-        raise ArgumentError(f"{path} cannot be read: {error}") from error
+    with reraise(ArgumentError, f"{path} cannot be read", OSError, DataError), Path(path).open("rb") as file:
+        text = text_of(file, LARGEST)
     return parse(text, str(path))
 
 

@@ -99,9 +99,11 @@ def suggest(
     """
     size = next(size for size in BY_PAIRS if pairs < size.below)
     if minutes is not None and minutes <= SHORT_MINUTES:
-        dropout = size.dropout if size is BY_PAIRS[0] else SHORT_DROPOUT
         size = size._replace(
-            preset=BY_PAIRS[0].preset, dropout=dropout, batch_tokens=BY_PAIRS[0].batch_tokens, accumulate=1
+            preset=BY_PAIRS[0].preset,
+            dropout=size.dropout if size is BY_PAIRS[0] else SHORT_DROPOUT,
+            batch_tokens=BY_PAIRS[0].batch_tokens,
+            accumulate=1,
         )
     updates = min(
         max(epochs * size.epochs * pairs * TOKENS // (size.batch_tokens * size.accumulate), MIN_UPDATES), MAX_UPDATES

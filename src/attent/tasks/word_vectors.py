@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import torch
 
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, refuse
 from attent.models.model import Model
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import task_of
@@ -49,17 +49,17 @@ def check(settings: RunSettings) -> None:
             f"a run that {task.does} embeds {' and '.join(sides)}, not {wrong[0]}, which has word vectors"
         )
     shared = getattr(model, "share_embeddings", "none")
-    if shared == "all" and len(files) > 1:
-        raise ArgumentError(
-            'source and target share one embedding (share_embeddings = "all"): give word vectors for one of them'
-        )
-    if settings.vectors.frozen and (shared == "all" or (shared == "target" and "target" in files)):
-        side = next(reversed(files))
-        raise ArgumentError(
-            f"the {side}'s embedding cannot be frozen because it is also the output matrix (share_embeddings = "
-            f"{shared!r}): "
-            'set model.share_embeddings = "none"'
-        )
+    refuse(
+        (
+            shared == "all" and len(files) > 1,
+            'source and target share one embedding (share_embeddings = "all"): give word vectors for one of them',
+        ),
+        (
+            settings.vectors.frozen and (shared == "all" or (shared == "target" and "target" in files)),
+            f"the {[*files][-1]}'s embedding cannot be frozen because it is also the output matrix (share_embeddings = "
+            f'{shared!r}): set model.share_embeddings = "none"',
+        ),
+    )
     name = next(name for name in WIDTHS if name in type(model).model_fields)
     width = getattr(model, name)
     for side, file in files.items():

@@ -182,10 +182,9 @@ def pair_corpus(settings: TextSettings, within: Path | str | None = None) -> Tex
     """
     folder = TemporaryFolder(within)
     train = _write_pairs(settings.train, settings.train_source, settings.train_target, folder, TRAIN)
-    has_validation = settings.valid is not None or settings.valid_source is not None
     validation = (
         _write_pairs(settings.valid, settings.valid_source, settings.valid_target, folder, VALIDATION)
-        if has_validation
+        if settings.valid is not None or settings.valid_source is not None
         else None
     )
     corpus = _split_corpus(folder, train, validation, settings.seed)
@@ -327,16 +326,18 @@ def _write_pairs(
         report = ReadReport(f"{display_name(source)} and {display_name(target)}")
         pairs = read_parallel(source, target, report)
     texts = write_pairs(pairs, folder, name)
-    if not len(texts):
-        raise DataError(f"no line contains a pair; {report.one_line()}")
-    return texts, report
+    return _nonempty(texts, "a pair", report)
 
 
 def _write_lines(file: str, folder: TemporaryFolder, name: str) -> tuple[DiskTexts[str], ReadReport]:
     report = ReadReport(display_name(file))
     texts = write_texts(((number, (line,)) for number, line in read_texts(file, report)), folder, name, str)
+    return _nonempty(texts, "text", report)
+
+
+def _nonempty(texts: DiskTexts[Row], content: str, report: ReadReport) -> tuple[DiskTexts[Row], ReadReport]:
     if not len(texts):
-        raise DataError(f"no line contains text; {report.one_line()}")
+        raise DataError(f"no line contains {content}; {report.one_line()}")
     return texts, report
 
 

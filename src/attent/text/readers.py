@@ -11,12 +11,12 @@ import json
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, reraise
 from attent.text.text import Pair, ReadReport
 
 STANDARD_INPUT = "-"
@@ -69,7 +69,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
     Raises:
         DataError: the file cannot be read or its unpacked size is too large, or a line is not UTF-8 or too long.
     """
-    with _open(path) as stream:
+    with nullcontext(sys.stdin.buffer) if str(path) == STANDARD_INPUT else open_file(path) as stream:
         yield from decode_lines(stream, display_name(path))
 
 
@@ -382,23 +382,14 @@ def _report_dropped(
 
 
 @contextmanager
-def _open(path: str | Path) -> Iterator[IO[bytes]]:
-    if str(path) == STANDARD_INPUT:
-        yield sys.stdin.buffer
-        return
-    with open_file(path) as stream:
-        yield stream
-
-
-@contextmanager
 def open_file(path: str | Path) -> Iterator[Any]:
     """Open a file for reading, gzipped if its name ends in .gz.
 
     Raises:
         DataError: the file cannot be opened or read, or its unpacked size is too large.
     """
-    try:
-        with open_gzip(path) if str(path).endswith(".gz") else io.BufferedReader(io.FileIO(path), BUFFER) as stream:
-            yield stream
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    with (
+        reraise(DataError, f"{path} cannot be read", OSError, EOFError, zlib.error),
+        open_gzip(path) if str(path).endswith(".gz") else io.BufferedReader(io.FileIO(path), BUFFER) as stream,
+    ):
+        yield stream

@@ -33,10 +33,7 @@ class SplitText:
 
     def join(self, translations: Sequence[str]) -> str:
         """Return the text with each sentence replaced by its translation."""
-        parts = [self.between[0]]
-        for translation, after in zip(translations, self.between[1:], strict=True):
-            parts += translation, after
-        return "".join(parts)
+        return self.between[0] + "".join(map("".join, zip(translations, self.between[1:], strict=True)))
 
 
 def split_sentences(text: str, language: str, *, whole: bool = False) -> SplitText:

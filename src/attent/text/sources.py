@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, reraise
 from attent.text import readers
 from attent.text.readers import TextPair, display_name, read_lines, split_pair
 
@@ -78,10 +78,8 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     Raises:
         DataError: a line is not UTF-8, or the file cannot be unpacked.
     """
-    try:
+    with reraise(DataError, f"{display_name(name)} cannot be read", EOFError, OSError, zlib.error):
         yield from readers.decode_lines(stream, display_name(name))
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{display_name(name)} cannot be read: {error}") from error
 
 
 def decode_whole(stream: BinaryIO, name: str) -> Iterator[str]:
@@ -90,10 +88,8 @@ def decode_whole(stream: BinaryIO, name: str) -> Iterator[str]:
     Raises:
         DataError: the text is not UTF-8.
     """
-    try:
+    with reraise(DataError, f"{display_name(name)} is not UTF-8", UnicodeDecodeError):
         yield stream.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{display_name(name)} is not UTF-8: {error}") from error
 
 
 def source_lines(source: str) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 from attent.bounded import read_json
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, reraise
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = 4
@@ -149,10 +149,8 @@ class VocabularyTokenizer:
         entries = read_tokenizer(path, cls.FORMAT, VERSION).get(cls.KEY)
         if not isinstance(entries, list):
             raise DataError(f"{path} is damaged: its {cls.KEY} must be a list")
-        try:
+        with reraise(DataError, f"{path} is damaged", ArgumentError):
             return cls(entries)
-        except ArgumentError as error:
-            raise DataError(f"{path} is damaged: {error}") from error
 
     @classmethod
     def _check(cls, entry: str) -> None:
@@ -321,10 +319,8 @@ def read_tokenizer(path: Path, form: str, version: int) -> dict[str, Any]:
         DataError: the file is missing, damaged, in a different format or written by a newer version of attent.
     """
     kind = form.removeprefix("attent ")
-    try:
+    with reraise(DataError, f"{path} cannot be read as a {kind}", OSError, DataError):
         content = read_json(path, MAX_FILE)
-    except (OSError, DataError) as error:
-        raise DataError(f"{path} cannot be read as a {kind}: {error}") from error
     if not isinstance(content, dict) or content.get("format") != form:
         raise DataError(f"{path} is not a {kind} (its format must be {form!r})")
     if content.get("version") != version:

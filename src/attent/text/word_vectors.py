@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.attend import attend
-from attent.errors import ArgumentError, DataError, ShapeError
+from attent.errors import ArgumentError, DataError, ShapeError, reraise
 from attent.text.readers import open_file
 from attent.text.tokenizer import SPECIALS, Tokenizer
 from attent.text.tokenizers import SPACE
@@ -98,9 +98,13 @@ class WordVectors:
         if not 1 <= n <= candidates:
             raise ArgumentError(f"n must be from 1 to {candidates}, got {n}")
         # only the attention weights matter, not the values
-        values = self.vectors.new_zeros(len(self), 1)
         _, attention_map = attend(
-            query[None], self.vectors, values, score="cosine", normalizer="identity", return_map=True
+            query[None],
+            self.vectors,
+            self.vectors.new_zeros(len(self), 1),
+            score="cosine",
+            normalizer="identity",
+            return_map=True,
         )
         keys, cosines = (result.flatten().tolist() for result in attention_map.top(n + (own_row is not None)))
         return [
@@ -163,12 +167,12 @@ def write(path: Path | str, vectors: WordVectors) -> None:
     if unwritable := [word for word in vectors.words if not is_writable(word)]:
         raise ArgumentError(f"the word {unwritable[0]!r} cannot be written: the format has no spaces within words")
     rows = zip(vectors.words, vectors.vectors.detach().float().cpu().numpy(), strict=True)
-    try:
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            file.write(f"{len(vectors)} {vectors.width}\n")
-            file.writelines(f"{word} {' '.join(vector.astype(str))}\n" for word, vector in rows)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
+    with (
+        reraise(DataError, f"{path} cannot be written", OSError),
+        Path(path).open("w", encoding="utf-8", newline="") as file,
+    ):
+        file.write(f"{len(vectors)} {vectors.width}\n")
+        file.writelines(f"{word} {' '.join(vector.astype(str))}\n" for word, vector in rows)
 
 
 def is_writable(word: str) -> bool:

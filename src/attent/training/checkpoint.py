@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from attent.attention.backends.heuristics import ROWS, MachineRow
 from attent.bounded import read_text
-from attent.errors import DataError, RunError, first_fault
+from attent.errors import DataError, RunError, reraise
 from attent.models.model import Model
 from attent.runs.durable import draft_of, new_file, new_folder, sweep, write_text
 from attent.runs.folder import MODEL
@@ -82,9 +82,8 @@ class TrainingState(BaseModel, extra="forbid"):
     @classmethod
     def _without_former(cls, values: Any) -> Any:
         """Leave out what earlier versions wrote: whether weights were sharded."""
-        if not isinstance(values, dict):
-            return values
-        return {name: value for name, value in values.items() if name != "sharded"}
+        is_table = isinstance(values, dict)
+        return {name: value for name, value in values.items() if name != "sharded"} if is_table else values
 
 
 class Checkpoints:
@@ -268,9 +267,9 @@ def _count(processes: int) -> str:
 
 def list_checkpoints(run: Path | str) -> list[Path]:
     """Return the checkpoints of a run folder, oldest first."""
-    folder = Path(run) / CHECKPOINTS
     return sorted(
-        (path for path in folder.glob("*") if re.fullmatch("[0-9]{8,}", path.name)), key=lambda path: int(path.name)
+        (path for path in (Path(run) / CHECKPOINTS).glob("*") if re.fullmatch("[0-9]{8,}", path.name)),
+        key=lambda path: int(path.name),
     )
 
 
@@ -291,12 +290,11 @@ def read_state(checkpoint: Path) -> TrainingState:
         RunError: the file is missing or damaged.
     """
     file = checkpoint / STATE
-    try:
+    with (
+        reraise(RunError, f"{file} is damaged", ValidationError),
+        reraise(RunError, f"{file} is missing or damaged", OSError, DataError),
+    ):
         return TrainingState.model_validate_json(read_text(file, MAX_STATE_BYTES))
-    except ValidationError as error:
-        raise RunError(f"{file} is damaged: {first_fault(error)}") from error
-    except (OSError, DataError) as error:
-        raise RunError(f"{file} is missing or damaged: {error}") from error
 
 
 def _rng_states(device: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from attent.devices import core_count
-from attent.errors import DeviceError, RunError
+from attent.errors import DeviceError, RunError, refuse
 from attent.models.model import Model
 from attent.text.batches import BatchStream, Examples
 from attent.training.autotune import Precision
@@ -171,10 +171,11 @@ class ProcessGroup(Processes):
         )
         result: dict[str, Tensor] = {}
         for name, (shape, dtype, device) in specs.items():
-            if self.is_rank0:
-                tensor = tensors[name].detach().contiguous()
-            else:
-                tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=device)
+            tensor = (
+                tensors[name].detach().contiguous()
+                if self.is_rank0
+                else torch.empty(shape, dtype=getattr(torch, dtype), device=device)
+            )
             dist.broadcast(tensor, 0)
             result[name] = tensor
         return result
@@ -182,10 +183,14 @@ class ProcessGroup(Processes):
     def check_same_data(self, data: Examples[Any]) -> None:
         rows, *digest = data.digest()
         rows0, digest0 = self.from_rank0(lambda: (rows, digest))
-        if rows != rows0:
-            raise RunError(f"process {self.rank} has {rows:,} training {data.row_name}s, but process 0 has {rows0:,}")
-        if digest != digest0:
-            raise RunError(f"the training {data.row_name}s of process {self.rank} differ from those of process 0")
+        refuse(
+            (
+                rows != rows0,
+                f"process {self.rank} has {rows:,} training {data.row_name}s, but process 0 has {rows0:,}",
+            ),
+            (digest != digest0, f"the training {data.row_name}s of process {self.rank} differ from those of process 0"),
+            kind=RunError,
+        )
 
     def seed_rank(self, seed: int, update: int) -> None:
         # Checkpoints store the generator state of process 0; seeding makes the other processes reproducible.
@@ -297,13 +302,15 @@ def _local_gpu_index(device: torch.device) -> int:
     """Return the index of this process's GPU."""
     rank, gpus = int(os.environ.get(LOCAL_RANK, os.environ[RANK])), torch.cuda.device_count()
     processes = int(os.environ.get(LOCAL_WORLD, rank + 1))
-    if device.index is not None:
-        raise DeviceError(f"several processes need a GPU each: set device 'cuda', not {str(device)!r}")
-    if processes > gpus:
-        raise DeviceError(
+    refuse(
+        (device.index is not None, f"several processes need a GPU each: set device 'cuda', not {str(device)!r}"),
+        (
+            processes > gpus,
             f"{processes} processes on this machine need a GPU each, but it has {gpus}: start {gpus}, or train on "
-            "device 'cpu'"
-        )
+            "device 'cpu'",
+        ),
+        kind=DeviceError,
+    )
     return rank
 
 

@@ -17,7 +17,7 @@ from torch import nn
 
 from attent.attention.backends.heuristics import MachineRow, current_row, using_row
 from attent.devices import described, limit_heap_fragmentation
-from attent.errors import AttentError
+from attent.errors import AttentError, refuse
 from attent.models.model import Model
 from attent.ops.eligibility import processor_class
 from attent.ops.onednn import prefers_onednn
@@ -213,9 +213,11 @@ class Training:
         # one batch may be shorter than most
         seconds = benchmark(partial(step, count=TIMED), self.device, [config], processes.from_rank0, trials=1)[config]
         tokens = sum(batch_tokens for _, batch_tokens in parts)
-        epoch_seconds = seconds * data.token_count(np.arange(len(data))) / max(tokens, 1)
         return config, Budget(
-            settings, self.model.to_logits.in_features, batches.epoch_batches / settings.accumulate, epoch_seconds
+            settings,
+            self.model.to_logits.in_features,
+            batches.epoch_batches / settings.accumulate,
+            seconds * data.token_count(np.arange(len(data))) / max(tokens, 1),
         )
 
     @property
@@ -278,11 +280,16 @@ class Training:
         with self.average.average_parameters(), torch.no_grad():
             scores = self.processes.from_rank0(lambda: dict(self._validate()))
         self.model.train()
-        for name, score in scores.items():
-            if not math.isfinite(score):
-                raise AttentError(
-                    f"validation's {name} is {score} at update {self.state.update}; a smaller learning_rate may help"
+        refuse(
+            *(
+                (
+                    not math.isfinite(score),
+                    f"validation's {name} is {score} at update {self.state.update}; a smaller learning_rate may help",
                 )
+                for name, score in scores.items()
+            ),
+            kind=AttentError,
+        )
         self.has_unsaved = True
         self._log({"update": self.state.update, "seconds": self.meter.seconds, "validation": scores})
         self._progress.say_scores(self.state.update, scores)
@@ -303,11 +310,10 @@ class Training:
 
     def _check_weights_finite(self) -> None:
         """Check that all weights are finite, before a new checkpoint replaces an older one."""
-        for parameter in self.parameters:
-            if not bool(parameter.isfinite().all()):
-                raise AttentError(
-                    f"a weight is no longer finite at update {self.state.update}; a smaller learning_rate may help"
-                )
+        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
+            raise AttentError(
+                f"a weight is no longer finite at update {self.state.update}; a smaller learning_rate may help"
+            )
 
     def interrupt(self) -> NoReturn:
         """Save after Ctrl-C, print how to resume, and raise KeyboardInterrupt."""

@@ -101,7 +101,7 @@ class SilentProgress(Progress):
     """A status line that shows nothing."""
 
     def _write(self, text: str) -> None:
-        pass
+        """Write nothing."""
 
 
 class Meter:

@@ -68,8 +68,7 @@ class CommandFolder(Mapping[str, Any]):
             command = self._find(name)
         except MissingExtraError as error:
             return str(error)
-        help_ = command.info.help if isinstance(command, typer.Typer) else inspect.getdoc(command)
-        return help_ or ""
+        return (command.info.help if isinstance(command, typer.Typer) else inspect.getdoc(command)) or ""
 
     def _find(self, name: str) -> Any:
         return getattr(import_module(f"{__name__}.{self._modules[name]}"), self._modules[name])

@@ -81,8 +81,7 @@ def explore(
             (bool(text) is (file is not None), "this model needs exactly one text or picture: give --text or --file"),
         )
         explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
-    server = ExploreServer(explorer, port=address.port)
-    _run(server, address)
+    _run(ExploreServer(explorer, port=address.port), address)
 
 
 def _explore_generators(

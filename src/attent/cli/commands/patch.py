@@ -11,7 +11,7 @@ import typer
 
 from attent.cli.options import AUTO, Device, Json, PretrainedLoading
 from attent.cli.output import say, write
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, refuse
 from attent.setting import Flag, Help
 from attent.text.sources import check_utf8
 
@@ -107,7 +107,10 @@ def _metric(pretrained: PretrainedModel, answers: tuple[str, str] | None, sides:
             raise ArgumentError(f"the model prefers {name!r} for both texts; {ANSWER}")
         return logit_difference(right, wrong, position)
     tokens = [pretrained.tokenizer(answer, add_special_tokens=False).input_ids for answer in answers]
-    for answer, pieces in zip(answers, tokens, strict=True):
-        if len(pieces) != 1:
-            raise ArgumentError(f"{ANSWER}; {answer!r} has {len(pieces)} tokens")
+    refuse(
+        *(
+            (len(pieces) != 1, f"{ANSWER}; {answer!r} has {len(pieces)} tokens")
+            for answer, pieces in zip(answers, tokens, strict=True)
+        )
+    )
     return logit_difference(tokens[0][0], tokens[1][0], position)

@@ -11,7 +11,7 @@ import typer
 
 from attent.cli.options import TypedLoading, bytes_in
 from attent.cli.output import say
-from attent.errors import ArgumentError, refuse
+from attent.errors import refuse
 from attent.server.settings import ServerSettings
 from attent.setting import Help
 
@@ -53,17 +53,25 @@ def serve(
     from attent.tasks.translation.translator import load
     from attent.web import listen
 
-    if settings.require_api_key and settings.api_keys_file is None:
-        raise ArgumentError("--require-api-key needs keys: give --api-keys-file FILE")
     run_paths, pairs = paths or [], parse_languages(languages or ())
     refuse(
+        (
+            settings.require_api_key and settings.api_keys_file is None,
+            "--require-api-key needs keys: give --api-keys-file FILE",
+        ),
         (not run_paths and runs is None, "give runs to serve, or --runs DIR"),
         (memory is not None and runs is None, "--memory goes with --runs DIR"),
         (memory is not None and not system.IS_LINUX, "--memory needs Linux, which tells the memory of a process"),
     )
-    for option, values in (("--languages", pairs), ("--glossary", glossary or ())):
-        if values and len(values) != len(run_paths):
-            raise ArgumentError(f"give {option} once for each run, got {len(values)} for {len(run_paths)} runs")
+    refuse(
+        *(
+            (
+                values and len(values) != len(run_paths),
+                f"give {option} once for each run, got {len(values)} for {len(run_paths)} runs",
+            )
+            for option, values in (("--languages", pairs), ("--glossary", glossary or ()))
+        )
+    )
     device = loading.torch_device()
     if settings.threads is None:
         settings = replace(settings, threads=torch.get_num_threads() if device.type == "cpu" else 1)

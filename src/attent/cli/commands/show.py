@@ -54,14 +54,19 @@ def show(
     check_utf8(text or "")
     check_utf8(translation or "", "--translation")
     as_page = out is not None and out.suffix.lower() in PAGES
-    if out is not None and not as_page and out.suffix.lower() not in PICTURES:
-        raise ArgumentError(f"--out must end in {', '.join(PICTURES)} or {PAGES[0]}, got {str(out)!r}")
-    if text is None and find is None:
-        raise ArgumentError("a text is missing: attent show RUN TEXT")
-    refuse((new_tokens and translation, "give --translation or --generate, not both"))
     drawing = layer, kind, translation, out, new_tokens
-    if find is not None and (*drawing, head, without_special) != (*[None] * len(drawing), "mean", False):
-        raise ArgumentError("--find reads all heads: leave out the options of a drawing, and --translation")
+    refuse(
+        (
+            out is not None and not as_page and out.suffix.lower() not in PICTURES,
+            f"--out must end in {', '.join(PICTURES)} or {PAGES[0]}, got {str(out)!r}",
+        ),
+        (text is None and find is None, "a text is missing: attent show RUN TEXT"),
+        (new_tokens and translation, "give --translation or --generate, not both"),
+        (
+            find is not None and (*drawing, head, without_special) != (*[None] * len(drawing), "mean", False),
+            "--find reads all heads: leave out the options of a drawing, and --translation",
+        ),
+    )
     model = loading.pretrained(run)
     if model is None:
         stored = loading.stored_run(run)

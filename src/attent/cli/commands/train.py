@@ -178,12 +178,16 @@ def _check_start(recipe: Recipe, task: str | None, *, has_files_alone: bool) -> 
         raise ArgumentError(
             f"choose what to train with one of {', '.join([*data_options, '--config FILE.toml'])} and --resume RUN"
         )
-    if recipe.preset is not None and recipe.init_from is not None:
-        raise ArgumentError("--init-from keeps the sizes of its run: omit --preset")
-    if recipe.preset is not None and not has_files_alone:
-        raise ArgumentError(
-            "--preset needs --train or other files and no --config; otherwise use --set model.preset=NAME"
-        )
+    refuse(
+        (
+            recipe.preset is not None and recipe.init_from is not None,
+            "--init-from keeps the sizes of its run: omit --preset",
+        ),
+        (
+            recipe.preset is not None and not has_files_alone,
+            "--preset needs --train or other files and no --config; otherwise use --set model.preset=NAME",
+        ),
+    )
     check_known("corpus", recipe.corpus, CORPORA)
 
 

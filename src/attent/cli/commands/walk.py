@@ -169,5 +169,4 @@ def _without_none(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse(options: dict[str, Any], reason: str) -> None:
-    for name in _without_none(options):
-        raise ArgumentError(f"--{name} {reason}")
+    refuse(*((value is not None, f"--{name} {reason}") for name, value in options.items()))

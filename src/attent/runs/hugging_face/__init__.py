@@ -11,15 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attent.bounded import read_text
-from attent.errors import AttentError, DataError, RunError
+from attent.errors import AttentError, RunError, refuse, reraise
 from attent.models.settings import TransformerSettings
 from attent.ops import packed_linear
 from attent.runs.config import CONFIG, RunConfig, is_pretrained
 from attent.runs.durable import held
 from attent.runs.folder import Run, RunWriter, model_of
 from attent.runs.folder import read as read_run
-from attent.runs.hugging_face.folder import LARGEST_TEXT, MARIAN, SourceFolder
+from attent.runs.hugging_face.folder import MARIAN, SourceFolder
 from attent.runs.hugging_face.layout import (
     SIDES,
     SpecialIds,
@@ -137,7 +136,7 @@ def _marian_tokenizer(
     after: list[str] | None = None,
     has_language: bool = False,
 ) -> SentencePieceTokenizer:
-    try:
+    with reraise(folder.error, file, ValueError):
         return SentencePieceTokenizer(
             folder.model(file),
             vocabulary.pieces,
@@ -146,8 +145,6 @@ def _marian_tokenizer(
             marks=vocabulary.unnamed,
             has_language=has_language,
         )
-    except ValueError as error:
-        raise folder.error(f"{file}: {error}") from error
 
 
 def _learned_positions(folder: SourceFolder, width: int) -> dict[str, Tensor]:
@@ -196,37 +193,37 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
     options: dict[str, Any] = {"marks": unspelled, "has_last_space": is_nllb}
     is_suffix = is_nllb and folder.tokenizer_config.get("legacy_behaviour") is True
     before, after = ([], [EOS_PIECE, languages["source"]]) if is_suffix else ([languages["source"]], [EOS_PIECE])
-    try:
+    with reraise(folder.error, SPM, ValueError):
         tokenizers = (
             SentencePieceTokenizer(model, vocabulary.pieces, before=before, after=after, **options),
             SentencePieceTokenizer(model, vocabulary.pieces, before=[languages["target"]], **options),
         )
-    except ValueError as error:
-        raise folder.error(f"{SPM}: {error}") from error
     table = offset_positions(count, settings["width"], pad + 1)
-    kind: dict[str, Any] = {"norm": "pre", "position": "learned", "maximum_length": count}
     codes = {side: language.strip("_") for side, language in languages.items()}
-    settings = TransformerSettings(**settings, **kind)
+    settings = TransformerSettings(**settings, norm="pre", position="learned", maximum_length=count)
     return TranslatorSource(folder, settings, tokenizers, (vocabulary, vocabulary), dict.fromkeys(SIDES, table), codes)
 
 
 def _m2m100_names(folder: SourceFolder, model: bytes, *, is_nllb: bool) -> tuple[dict[int, str], list[str]]:
     """Return the names of ids, and the language marks among these."""
     if is_nllb:
-        try:
+        with reraise(folder.error, SPM, ValueError):
             processor = processor_of(model)
-        except ValueError as error:
-            raise folder.error(f"{SPM}: {error}") from error
         pieces = [*FIRST, *(processor.IdToPiece(token) for token in range(OWN, processor.GetPieceSize()))]
         names = dict(enumerate(pieces))
     else:
         names = {token: name for name, token in folder.vocabulary(VOCABULARY_FILE).items()}
     added = _added(folder, len(names), is_nllb=is_nllb)
-    for token, name in added.items():
-        if names.get(token, name) != name:
-            raise folder.error(
-                f"the id {token} is {names[token]!r} in its vocabulary and {name!r} among the added tokens"
+    refuse(
+        *(
+            (
+                names.get(token, name) != name,
+                f"the id {token} is {names.get(token)!r} in its vocabulary and {name!r} among the added tokens",
             )
+            for token, name in added.items()
+        ),
+        kind=folder.error,
+    )
     return names | added, [name for name in added.values() if name not in (*FIRST, MASK)]
 
 
@@ -329,7 +326,7 @@ def _built(source: TranslatorSource, family: str) -> Run:
         for name, tensor in (first, *tensors):
             named.pop(name).copy_(tensor)
     assert not named, f"not filled: {', '.join(named)}"
-    files = {LICENCE: text} if (text := _licence_text(folder)) else {}
+    files = {LICENCE: text} if (text := folder.text(LICENCE)) else {}
     config = config.model_copy(update={"files": tuple(files)})
     return Run(config, model.eval(), dict(zip(config.tokenizers, source.tokenizers, strict=True)), files)
 
@@ -392,14 +389,11 @@ def _config(source: TranslatorSource, family: str) -> RunConfig:
         **{f"{side}_language": language for side, language in source.languages.items()},
         "search": {key: merged[key] for key in SEARCH if isinstance(merged.get(key), str | int | float)},
     }
-    origin = {key: value for key, value in origin.items() if value is not None}
-    tokenizers = dict.fromkeys(("source", "target"), KIND)
-    settings = {"tokenizers": tokenizers, "model": source.settings, "origin": origin, "alignment": source.alignment}
-    return RunConfig.model_validate(settings)
-
-
-def _licence_text(folder: SourceFolder) -> str:
-    try:
-        return read_text(folder.path / LICENCE, LARGEST_TEXT)
-    except (OSError, DataError):
-        return ""
+    return RunConfig.model_validate(
+        {
+            "tokenizers": dict.fromkeys(("source", "target"), KIND),
+            "model": source.settings,
+            "origin": {key: value for key, value in origin.items() if value is not None},
+            "alignment": source.alignment,
+        }
+    )

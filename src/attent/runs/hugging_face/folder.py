@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attent.bounded import open_regular, read_json, read_text
-from attent.errors import DataError, RunError
+from attent.errors import DataError, RunError, reraise
 from attent.runs.config import CONFIG
 from attent.runs.weights import opened, shapes_in
 from attent.text.tokenizer import MAX_FILE
@@ -66,10 +66,8 @@ class SourceFolder:
         """
         if default is not None and not (self.path / name).exists():
             return default
-        try:
+        with reraise(self.error, f"{name} is missing or damaged", OSError, DataError):
             content = read_json(self.path / name, LARGEST_JSON)
-        except (OSError, DataError) as error:
-            raise self.error(f"{name} is missing or damaged: {getattr(error, 'strerror', None) or error}") from error
         if not isinstance(content, dict):
             raise self.error(f"{name} is damaged: it must contain a JSON object")
         return content
@@ -93,11 +91,8 @@ class SourceFolder:
         Raises:
             RunError: the file is missing or too large.
         """
-        try:
-            with open_regular(self.path / name) as file:
-                content = file.read(LARGEST_MODEL + 1)
-        except (OSError, DataError) as error:
-            raise self.error(f"{name} is missing: {getattr(error, 'strerror', None) or error}") from error
+        with reraise(self.error, f"{name} is missing", OSError, DataError), open_regular(self.path / name) as file:
+            content = file.read(LARGEST_MODEL + 1)
         if len(content) > LARGEST_MODEL:
             raise self.error(f"{name} has more than {LARGEST_MODEL:,} bytes")
         return content
@@ -135,7 +130,7 @@ class SourceFolder:
     @property
     def licence(self) -> str | None:
         """The licence named in the model card, or the first line of the file LICENSE."""
-        card, text = (self._text(name) for name in ("README.md", "LICENSE"))
+        card, text = (self.text(name) for name in ("README.md", "LICENSE"))
         named = (
             re.match(r"---\n(?:.*\n)*?license:[ \t]*(\S[^\n]*)\n(?:.*\n)*?---", card)
             if card.startswith("---\n")
@@ -163,14 +158,15 @@ class SourceFolder:
         if (self.path / WEIGHTS).exists():
             return SourceWeights(self, [self.path / WEIGHTS])
         pickled = sorted(file.name for pattern in PICKLED for file in self.path.glob(pattern))
-        advice = "if you trust it, load it and write safetensors with model.save_pretrained(FOLDER)"
         raise self.error(
-            f"its weights are pickled ({pickled[0]}), which can run code; {advice}"
+            f"its weights are pickled ({pickled[0]}), which can run code; if you trust it, load it and write "
+            "safetensors with model.save_pretrained(FOLDER)"
             if pickled
             else f"{WEIGHTS} is missing"
         )
 
-    def _text(self, name: str) -> str:
+    def text(self, name: str) -> str:
+        """Read a text of the folder; empty if it is missing or unreadable."""
         try:
             return read_text(self.path / name, LARGEST_TEXT)
         except (OSError, DataError):

@@ -210,9 +210,7 @@ def shape_of(name: str, settings: TransformerSettings) -> tuple[int, ...]:
 def stream_axes(name: str) -> tuple[int, ...]:
     """Return the axes of one of our parameters that lie along the residual stream."""
     module, kind = name.split(".")[-2:]
-    if module in ("norm", "narrow", "output"):
-        return (0,)
-    return (1,) if kind in ("weight", "table") else ()
+    return (0,) if module in ("norm", "narrow", "output") else (1,) if kind in ("weight", "table") else ()
 
 
 def interleaved(width: int) -> Tensor:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from attent.bounded import bytes_of, open_regular
-from attent.errors import DataError
+from attent.errors import DataError, reraise
 from attent.models.settings import TransformerSettings
 from attent.runs.config import AlignmentHead
 from attent.runs.hugging_face.folder import LARGEST_MODEL, SourceFolder, SourceWeights
@@ -44,6 +44,8 @@ from attent.runs.hugging_face.layout import (
 from attent.text.readers import max_unpacked
 from attent.text.tokenizers import EOS_PIECE, UNK_PIECE, SentencePieceTokenizer, processor_of
 
+# Errors that a damaged model raises.
+DAMAGES = (DataError, ValueError, IndexError, EOFError, zipfile.BadZipFile, zlib.error, struct.error)
 # Maximum bytes of a model, and axes of a parameter.
 LARGEST, MANY_AXES = 2**32, 8
 # Types of numbers in a .bin file by Marian's codes. Matrices of 8 bits are followed by their multiplier.
@@ -129,10 +131,8 @@ class MarianFolder(SourceFolder):
         content = self.bytes(name, LARGEST)
         if self.metadata.get("hash") not in (None, hashlib.sha256(content).hexdigest()):
             raise self.error(f"the SHA-256 of {name} does not match metadata.json")
-        try:
+        with reraise(self.error, f"{name} is damaged", *DAMAGES):
             arrays, self.has_8_bits = (read_zipped if ".npz" in name else read_binary)(content)
-        except (DataError, ValueError, IndexError, EOFError, zipfile.BadZipFile, zlib.error, struct.error) as error:
-            raise self.error(f"{name} is damaged: {error}") from error
         if CONFIG not in arrays:
             raise self.error(f"{name} has no {CONFIG}")
         self.marian = settings_of(arrays.pop(CONFIG).tobytes().rstrip(b"\0"))
@@ -154,15 +154,15 @@ class MarianFolder(SourceFolder):
         """
         if Path(name).name != name:
             raise self.error(f"{name!r} must be in the folder itself")
-        try:
-            with open_regular(self.path / name) as file:
-                if not name.endswith(".gz"):
-                    return bytes_of(file, limit)
-                limit = min(limit, max_unpacked((self.path / name).stat().st_size))
-                with gzip.open(file) as unpacked:
-                    content = unpacked.read(limit + 1)
-        except (OSError, EOFError, zlib.error, DataError) as error:
-            raise self.error(f"{name} is missing or damaged: {getattr(error, 'strerror', None) or error}") from error
+        with (
+            reraise(self.error, f"{name} is missing or damaged", OSError, EOFError, zlib.error, DataError),
+            open_regular(self.path / name) as file,
+        ):
+            if not name.endswith(".gz"):
+                return bytes_of(file, limit)
+            limit = min(limit, max_unpacked((self.path / name).stat().st_size))
+            with gzip.open(file) as unpacked:
+                content = unpacked.read(limit + 1)
         if len(content) > limit:
             raise self.error(f"{name} has more than {limit:,} bytes unpacked")
         return content
@@ -225,8 +225,7 @@ def _name(name: str) -> str:
     """Return the name of a parameter in transformers; an unknown name stays."""
     if name in TABLES:
         return TABLES[name]
-    match = LAYER.fullmatch(name)
-    if match and match[3] in PARTS:
+    if (match := LAYER.fullmatch(name)) and match[3] in PARTS:
         return f"model.{match[1]}.layers.{int(match[2]) - 1}.{PARTS[match[3]]}"
     return BIAS if name == OUTPUT_BIAS else name
 
@@ -318,17 +317,16 @@ def ids_of(text: str) -> dict[str, int]:
     Raises:
         DataError: it is neither, or two pieces have the same id.
     """
-    try:
+    with reraise(DataError, "it must map pieces to ids", ValueError, RecursionError):
         if text.lstrip().startswith("{"):
             ids = json.loads(text)
         else:
-            lines = (line.rpartition(":") for line in text.splitlines() if line.strip() and line.strip() != "---")
             ids = {
                 json.loads(piece) if piece.startswith('"') else _unquoted(piece).replace("''", "'"): int(token)
-                for piece, _, token in lines
+                for piece, _, token in (
+                    line.rpartition(":") for line in text.splitlines() if line.strip() and line.strip() != "---"
+                )
             }
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"it must map pieces to ids: {error}") from error
     if len(set(map(str, ids.values()))) != len(ids) or any(
         type(token) is not int or token < 0 for token in ids.values()
     ):
@@ -367,13 +365,11 @@ def read_native(folder: MarianFolder, source_language: str | None, target_langua
     before, pieces = [mark] if mark in source.names.values() else [], source.pieces
     has_language = not before and any(piece.startswith(">>") and piece.endswith("<<") for piece in pieces)
     options: dict[str, Any] = {"before": before, "after": [EOS_PIECE], "has_language": has_language}
-    try:
+    with reraise(folder.error, "its vocabulary", ValueError):
         tokenizers = (
             SentencePieceTokenizer(source_model, pieces, marks=source.unnamed, **options),
             SentencePieceTokenizer(target_model, target.pieces, marks=target.unnamed),
         )
-    except ValueError as error:
-        raise folder.error(f"its vocabulary: {error}") from error
     # Marian never writes <unk>
     if folder.weights.shapes.get(BIAS) != (1, target.size):
         raise folder.error(f"{OUTPUT_BIAS} must be (1, {target.size - 1:,}), and cannot be omitted")
@@ -418,12 +414,10 @@ def _vocabulary_files(folder: MarianFolder) -> list[tuple[str, str | None]]:
 
 def _vocabulary(folder: MarianFolder, name: str, ids_file: str | None, rows: int) -> tuple[Vocabulary, bytes]:
     model = folder.bytes(name)
-    try:
+    with reraise(folder.error, ids_file or name, ValueError, DataError):
         processor = processor_of(model)
         own = {processor.IdToPiece(token): token for token in range(processor.GetPieceSize())}
         ids = own if ids_file is None else ids_of(folder.bytes(ids_file).decode(errors="replace"))
-    except (ValueError, DataError) as error:
-        raise folder.error(f"{ids_file or name}: {error}") from error
     if missing := next((piece for piece in (UNK_PIECE, EOS_PIECE) if piece not in ids), None):
         raise folder.error(f"{missing} is missing in {ids_file or name}")
     # the last row is that of the decoder's first input

@@ -112,9 +112,13 @@ class Captioner(FromRun):
     def forward_pass(self, picture: str) -> ForwardPass:
         """Return the forward pass of the caption of a picture file; errors as for `map`."""
         (text,) = self.caption(picture)
-        run = partial(self.map, picture, text)
         return ForwardPass(
-            f"{picture} → {text}", self.model, run, "decoder", lambda token: labels(self.tokenizer, [token])[0], "words"
+            f"{picture} → {text}",
+            self.model,
+            partial(self.map, picture, text),
+            "decoder",
+            lambda token: labels(self.tokenizer, [token])[0],
+            "words",
         )
 
 

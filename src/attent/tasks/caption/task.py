@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from attent.errors import DataError
+from attent.errors import DataError, refuse
 from attent.runs.config import RunConfig
 from attent.search.settings import GREEDY, SearchSettings
 from attent.setting import Help
@@ -202,10 +202,11 @@ def _pair(folder: Path, line: str, location: str) -> Pair:
     # no such file, a null byte, or a loop of links
     except (OSError, ValueError, RuntimeError):
         picture = folder
-    if not picture.is_file():
-        raise DataError(f"{location}: there is no picture {name!r} in {folder}")
-    if not picture.is_relative_to(folder.resolve()):
-        raise DataError(f"{location}: the picture {name!r} is outside of {folder}")
+    refuse(
+        (not picture.is_file(), f"{location}: there is no picture {name!r} in {folder}"),
+        (not picture.is_relative_to(folder.resolve()), f"{location}: the picture {name!r} is outside of {folder}"),
+        kind=DataError,
+    )
     return Pair(str(picture), caption.strip())
 
 
@@ -244,9 +245,10 @@ class CaptionTask(Task[CaptionCorpus]):
     def evaluator(
         self, model: Any, corpus: CaptionCorpus, vocabularies: Vocabularies, settings: TaskSettings
     ) -> Evaluator:
-        captioner = Captioner(model, picture_inputs(vocabularies.files), vocabularies.tokenizers[0])
         return CaptionEvaluator(
-            captioner, corpus, BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
+            Captioner(model, picture_inputs(vocabularies.files), vocabularies.tokenizers[0]),
+            corpus,
+            BatchSize(settings.training.batch_pairs, settings.training.batch_tokens),
         )
 
     def sizes(self, config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:

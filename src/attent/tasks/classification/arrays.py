@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.format import MAGIC_PREFIX, read_array, read_array_header_1_0, read_array_header_2_0, read_magic
 
 from attent.bounded import open_regular
-from attent.errors import DataError
+from attent.errors import DataError, reraise
 from attent.tasks.classification.pictures import Pictures
 from attent.text.readers import max_unpacked
 
@@ -122,10 +122,8 @@ def check_finite(vectors: np.ndarray, name: str) -> np.ndarray:
 
 def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
     """Return the arrays that `read_npz` uses, by name, and the names of all arrays."""
-    try:
+    with reraise(DataError, f"{path} cannot be read", OSError, DataError):
         file = open_regular(path)
-    except (OSError, DataError) as error:
-        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         with file as stream:
             if stream.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
-from attent.errors import ArgumentError, DataError, RunError, check_index
+from attent.errors import ArgumentError, DataError, RunError, check_index, refuse, reraise
 from attent.layers.patches import patch_grid
 from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
@@ -80,18 +80,22 @@ class Classifier(FromRun):
             ("tokens" if isinstance(inputs.inputs, TextInputs) else "vectors"),
             model.to_logits.out_features,
         )
-        if reads != model.settings.input or (tokenizer is None) is (reads == "tokens"):
-            raise ArgumentError(
+        size = None if isinstance(inputs.inputs, TextInputs) else inputs.inputs.size
+        refuse(
+            (
+                reads != model.settings.input or (tokenizer is None) is (reads == "tokens"),
                 f"{INPUTS} says that the model reads {inputs.inputs.kind}, and its settings and tokenizers say "
-                "otherwise"
-            )
-        if not isinstance(inputs.inputs, TextInputs) and inputs.inputs.size != getattr(model.embedding, "size", None):
-            raise ArgumentError(
-                f"{INPUTS} says that the model reads vectors of {inputs.inputs.size} numbers, and it reads vectors of "
-                "another size"
-            )
-        if len(inputs.labels) != classes:
-            raise ArgumentError(f"{INPUTS} names {len(inputs.labels)} labels, and the model has {classes} classes")
+                "otherwise",
+            ),
+            (
+                size is not None and size != getattr(model.embedding, "size", None),
+                f"{INPUTS} says that the model reads vectors of {size} numbers, and it reads vectors of another size",
+            ),
+            (
+                len(inputs.labels) != classes,
+                f"{INPUTS} names {len(inputs.labels)} labels, and the model has {classes} classes",
+            ),
+        )
         self.model, self.inputs, self.tokenizer = model, inputs, tokenizer
         self.input_kind = inputs.inputs.kind
         self.device = next(model.parameters()).device
@@ -185,11 +189,9 @@ class Classifier(FromRun):
         length = int(rows.lengths[check_index("row", row, len(rows.lengths))])
         self._check_length(row, length)
         sequence = rows.read(np.array([row]), None)[:, :length]
-        derived: dict[str, AttentionMap] = {}
         with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
             features = self.model(sequence.to(self.device), torch.tensor([length], device=self.device))
-            if gradients:
-                derived = maps.last_gradients(self.model.output(features[:, 0]).log_softmax(-1).amax())
+            derived = maps.last_gradients(self.model.output(features[:, 0]).log_softmax(-1).amax()) if gradients else {}
         return dict(maps.items()), derived
 
     def forward_pass(self, example: str) -> ForwardPass:
@@ -261,10 +263,8 @@ def load(
 def _of_run(path: Path | str, run: Run) -> Classifier:
     if INPUTS not in run.files:
         raise RunError(f"{path} is damaged: it has no {INPUTS}")
-    try:
+    with reraise(RunError, path, ArgumentError, DataError):
         return Classifier(run.model, Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
-    except (ArgumentError, DataError) as error:
-        raise RunError(f"{path}: {error}") from error
 
 
 def _as_texts(examples: Any) -> tuple[str, ...]:

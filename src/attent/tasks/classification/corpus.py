@@ -154,8 +154,7 @@ def labelled_text_corpus(
                 )
     examples = [*train, *validation, *test]
     classes = np.array([labels.index(example.label) for _, example in examples], np.int64)
-    ends = np.cumsum([len(train), len(validation), len(test)])
-    rows = np.split(np.arange(len(examples)), ends[:-1])
+    rows = np.split(np.arange(len(examples)), np.cumsum([len(train), len(validation), len(test)])[:-1])
     if settings.valid is None:
         # the rows of training begin at 0
         rows[:2] = split_by_class(classes[rows[0]], settings.validation, settings.seed, MAX_VALIDATION)
@@ -256,8 +255,6 @@ def check_inputs(run: Inputs, corpus: Inputs) -> None:
             raise ArgumentError(f"the run reads pictures of {shape}, and these have {_picture_shape(actual)}")
         case expected, actual if expected.kind != actual.kind:
             raise ArgumentError(f"the run reads {expected.kind}, and these are {actual.kind}")
-        case _:
-            pass
 
 
 def _picture_shape(inputs: PictureInputs) -> str:

@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from torch import Tensor
 
-from attent.errors import ArgumentError, DataError, first_fault
+from attent.errors import ArgumentError, DataError, reraise
 from attent.layers.patches import patch_grid, patches
 from attent.tasks.classification.arrays import VectorSequences
 from attent.tasks.classification.pictures import Augmentation, Colours, Pictures, to_unit_range
@@ -147,10 +147,8 @@ class Inputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
         Raises:
             DataError: it is damaged.
         """
-        try:
+        with reraise(DataError, f"{INPUTS} is damaged", ValidationError):
             return cls.model_validate_json(text)
-        except ValidationError as error:
-            raise DataError(f"{INPUTS} is damaged: {first_fault(error)}") from error
 
 
 def suitable_patch(height: int, width: int, maximum: int) -> int:

@@ -250,8 +250,7 @@ def _to_opaque(picture: Image) -> Image:
             (np.asarray(picture).astype(np.float64) / 257).clip(0, 255).round().astype(np.uint8), "L"
         )
     if picture.has_transparency_data:
-        paper = Image.new("RGBA", picture.size, "white")
-        picture = Image.alpha_composite(paper, picture.convert("RGBA"))
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture.convert("RGBA"))
     return picture.convert("L" if is_grey else "RGB")
 
 

@@ -126,7 +126,6 @@ class ClassificationTask(Task[ClassificationCorpus]):
     def corpus(self, settings: TaskSettings) -> ClassificationCorpus:
         if settings.images is not None:
             return ClassificationCorpus(image_corpus(settings.images), settings.images, None)
-        assert settings.labelled is not None
         return ClassificationCorpus(labelled_text_corpus(settings.labelled), None, settings.labelled)
 
     def held_out_digest(self, corpus: ClassificationCorpus) -> str | None:

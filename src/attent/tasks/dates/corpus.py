@@ -91,12 +91,11 @@ class DatesSettings(BaseModel, extra="forbid", frozen=True):
         from babel import localedata
 
         identifiers = localedata.locale_identifiers()
-        for locale in locales:
-            if locale not in identifiers:
-                raise ArgumentError(
-                    f"unknown locale {locale!r}{did_you_mean(locale, identifiers)} "
-                    f"(Babel {babel.__version__} knows {len(identifiers)}, such as 'pt_BR')"
-                )
+        if unknown := next((locale for locale in locales if locale not in identifiers), None):
+            raise ArgumentError(
+                f"unknown locale {unknown!r}{did_you_mean(unknown, identifiers)} "
+                f"(Babel {babel.__version__} knows {len(identifiers)}, such as 'pt_BR')"
+            )
         return locales
 
     @model_validator(mode="after")
@@ -242,15 +241,13 @@ class _PairWriter:
         for _ in range(TRIES_PER_PAIR):
             pattern, day, native, text = self._draw(draw, patterns, days)
             is_untagged = draw() < self._settings.untagged
-            if text in self._held_out[pattern.locale]:
-                continue
-            if (
-                is_untagged
-                and text not in self._held_out_untagged
-                and means_one_date(text, day.year, self._ambiguous_untagged)
-            ):
-                return _pair(pattern, day, native, tag=None)
-            return _pair(pattern, day, native, tag=pattern.locale)
+            if text not in self._held_out[pattern.locale]:
+                needs_no_tag = (
+                    is_untagged
+                    and text not in self._held_out_untagged
+                    and means_one_date(text, day.year, self._ambiguous_untagged)
+                )
+                return _pair(pattern, day, native, tag=None if needs_no_tag else pattern.locale)
         raise ArgumentError("too few texts are left to train on: hold out fewer combinations")
 
     def test_pair(self, draw: Draw, patterns: Sequence[DatePattern], days: Sequence[int]) -> Pair:
@@ -279,9 +276,13 @@ def _pair(pattern: DatePattern, day: date, native: bool, tag: str | None) -> Pai
 
 @cache
 def _links(year: Span, month: Span, day: Span, before: int) -> tuple[tuple[int, int], ...]:
-    fields = ((year, TARGET_YEAR), (month, TARGET_MONTH), (day, TARGET_DAY))
     return tuple(
-        sorted((before + source, target) for span, targets in fields for source in range(*span) for target in targets)
+        sorted(
+            (before + source, target)
+            for span, targets in ((year, TARGET_YEAR), (month, TARGET_MONTH), (day, TARGET_DAY))
+            for source in range(*span)
+            for target in targets
+        )
     )
 
 

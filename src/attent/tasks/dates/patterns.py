@@ -10,7 +10,7 @@ from calendar import monthrange
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from attent.errors import ArgumentError, check_known
@@ -207,11 +207,9 @@ def _parts(pattern: str, locale: Locale) -> tuple[Part, ...] | None:
         field = FIELDS[letter]
         parts.append((field, _field_texts(field, str(letter) * int(count), locale)))
     fields = [field for field, _ in parts if field != LITERAL]
-    if not {YEAR, MONTH, DAY} <= set(fields) or len(set(fields)) != len(fields):
-        return None
-    if any(not text for _, table in parts for text in table) or _has_adjacent_numbers(parts):
-        return None
-    return tuple(parts)
+    is_complete = {YEAR, MONTH, DAY} <= set(fields) and len(set(fields)) == len(fields)
+    is_spelled = is_complete and all(text for _, table in parts for text in table)
+    return tuple(parts) if is_spelled and not _has_adjacent_numbers(parts) else None
 
 
 def _field_texts(field: int, letters: str, locale: Locale) -> tuple[str, ...]:
@@ -272,11 +270,9 @@ def texts_with_readings(pattern: DatePattern) -> Iterable[tuple[str, Reading]]:
     day of the week, suffice to find the dates that a text can mean.
     """
     weekdays = range(7) if pattern.has_weekday else (NO_WEEKDAY,)
-    for native in (False, True) if pattern.native_parts else (False,):
-        for month, day in DAYS:
-            for weekday in weekdays:
-                when = Moment(0, LEAP_YEAR - FIRST_YEAR, month, day, weekday % NO_WEEKDAY)
-                yield pattern.text(when, native=native), Reading(month, day, weekday)
+    for native, (month, day), weekday in product((False, True) if pattern.native_parts else (False,), DAYS, weekdays):
+        when = Moment(0, LEAP_YEAR - FIRST_YEAR, month, day, weekday % NO_WEEKDAY)
+        yield pattern.text(when, native=native), Reading(month, day, weekday)
 
 
 def ambiguous_texts(patterns: Iterable[DatePattern]) -> Ambiguous:

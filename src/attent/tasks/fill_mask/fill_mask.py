@@ -133,11 +133,13 @@ class FillMask(FromRun):
         line = self._tokenize(text, is_masked=False)
         if not line.tokens:
             raise DataError("a text without tokens has no attention to show")
-        derived: dict[str, AttentionMap] = {}
         with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
             logits = self.logits([line.tokens], [0] * len(line.mask_positions), line.mask_positions)
-            if gradients and line.mask_positions:
-                derived = maps.last_gradients(logits[:, self._words].log_softmax(-1).amax(-1).sum())
+            derived = (
+                maps.last_gradients(logits[:, self._words].log_softmax(-1).amax(-1).sum())
+                if gradients and line.mask_positions
+                else {}
+            )
         pieces = (*line.pieces,)
         return {name: LabelledMap(weights, pieces, pieces, derived.get(name)) for name, weights in maps.items()}
 

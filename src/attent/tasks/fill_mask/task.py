@@ -130,10 +130,14 @@ def _judged(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndar
 def masked_lm_lines(report: MaskedLMReport) -> list[str]:
     """Format the report as lines of text for the user."""
     left_out = [(report.unknown, "words that the model does not know"), (report.long, "lines that it cannot read")]
-    size = f"{report.blanks:,} blanks, one at a time, in {report.lines:,} lines"
     return [
         f"top-1 {report.accuracy:.2f} %  perplexity {report.perplexity:.2f}",
-        "; ".join([size, *(f"{number:,} {kind} left out" for number, kind in left_out if number)]),
+        "; ".join(
+            (
+                f"{report.blanks:,} blanks, one at a time, in {report.lines:,} lines",
+                *(f"{number:,} {kind} left out" for number, kind in left_out if number),
+            )
+        ),
     ]
 
 
@@ -254,7 +258,6 @@ class MaskedLMTask(Task[LinesCorpus]):
         return suggest(lines, minutes, epochs=MASKED_EPOCHS, label_smoothing=0.0), lines
 
     def corpus(self, settings: TaskSettings) -> LinesCorpus:
-        assert settings.lines is not None
         return LinesCorpus(line_corpus(settings.lines), settings.lines)
 
     def learn_vocabularies(self, corpus: LinesCorpus) -> Vocabularies:
@@ -268,7 +271,6 @@ class MaskedLMTask(Task[LinesCorpus]):
         return _masked_lines(encode_lines(corpus.text, tokenizer, settings.maximum_length), tokenizer, settings)
 
     def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> MaskedLines:
-        assert settings.lines is not None
         (tokenizer,) = vocabularies.tokenizers
         return _masked_lines(open_lines(folder), tokenizer, settings.lines)
 
@@ -299,10 +301,9 @@ class MaskedLMTask(Task[LinesCorpus]):
             raise RunError(
                 f"{run.path} {self.does}, and needs a text to be evaluated on: attent evaluate {run.path} --text FILE"
             )
-        fill_mask: FillMask = run.tool
         lines = list(read_lines(text))
         say(f"guessing every word of {len(lines):,} lines of {text}")
-        report = evaluate_masked_lm(fill_mask, lines)
+        report = evaluate_masked_lm(run.tool, lines)
         if report is None:
             raise ArgumentError(f"{text} has no word that this model knows")
         return Evaluation(asdict(report), masked_lm_lines(report))

@@ -27,10 +27,9 @@ def conllu(sentence: ParsedSentence) -> str:
 def _verb_pairs(sentence: ParsedSentence, relation: str) -> str:
     """Return a line for `read_word_pairs` of the main verb and its dependent; empty if there is none."""
     words, root = sentence.english.split(), sentence.heads.index(-1)
-    dependents = zip(words, sentence.heads, sentence.relations, strict=True)
     return "".join(
         f"{sentence.english}\t{words[root]}:{word}\n"
-        for word, head, name in dependents
+        for word, head, name in zip(words, sentence.heads, sentence.relations, strict=True)
         if (head, name) == (root, relation)
     )
 

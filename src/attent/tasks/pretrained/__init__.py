@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from attent import bounded
-from attent.errors import ArgumentError, DataError, ImplementationError, RunError, needs
+from attent.errors import ArgumentError, DataError, ImplementationError, RunError, needs, reraise
 from attent.integrations.transformers import NAME as ATTENT
 from attent.integrations.transformers import register
 from attent.requirements import check_version
@@ -154,10 +154,8 @@ def _check_files(folder: Path) -> None:
     for file in (folder / name for name in SETTINGS):
         if not file.exists():
             continue
-        try:
+        with reraise(RunError, f"{file} cannot be read", OSError, DataError):
             settings = bounded.read_json(file, LARGEST)
-        except (OSError, DataError) as error:
-            raise RunError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
         if isinstance(settings, dict) and AUTO_MAP in settings:
             raise RunError(f"{file} names custom code ({AUTO_MAP}), and attent does not run code from model folders")
     if not any(folder.glob("*.safetensors")):

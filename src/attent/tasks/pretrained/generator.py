@@ -10,10 +10,11 @@ from torch import Tensor
 
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, refuse
 from attent.search.settings import GenerationSettings
 from attent.tasks.pretrained.model import PretrainedModel
 from attent.tasks.text_generation.continuation import ContinuesText, TextReader
+from attent.tasks.translation.translator import log_likelihood
 
 # Names of the argument for keys and values of earlier tokens, by version of transformers.
 CACHES = ("cache", "past_key_values")
@@ -85,8 +86,8 @@ class PretrainedGenerator(PretrainedModel, ContinuesText):
             maps = self._watch(input_ids=self._batch(tokens))[1]
         else:
             with torch.enable_grad(), watch(self.model, gradients=True) as maps:
-                log_probs = self.model(input_ids=self._batch(tokens)).logits[0, :-1].float().log_softmax(-1)  # (T, V)
-                derived = maps.last_gradients(log_probs[torch.arange(len(tokens) - 1), torch.tensor(tokens[1:])].sum())
+                logits = self.model(input_ids=self._batch(tokens)).logits[0, :-1]
+                derived = maps.last_gradients(log_likelihood(logits, tokens[1:]))
         return {name: LabelledMap(weights, labels, labels, derived.get(name)) for name, weights in maps.items()}
 
     @torch.no_grad()
@@ -130,10 +131,14 @@ class PretrainedGenerator(PretrainedModel, ContinuesText):
         return self._checked([*self.start, *self.encode(text)])
 
     def _checked(self, tokens: list[int]) -> list[int]:
-        if not tokens:
-            raise DataError("the text is empty, and this model's tokenizer puts no token before a text")
-        if self.context is not None and len(tokens) > self.context:
-            raise DataError(f"the text has {len(tokens)} tokens, more than the {self.context} that this model can read")
+        refuse(
+            (not tokens, "the text is empty, and this model's tokenizer puts no token before a text"),
+            (
+                self.context is not None and len(tokens) > self.context,
+                f"the text has {len(tokens)} tokens, more than the {self.context} that this model can read",
+            ),
+            kind=DataError,
+        )
         return tokens
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import LabelledMap
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, refuse
 from attent.layers.patches import patch_grid
 from attent.tasks.classification.pictures import open_picture
 from attent.tasks.fill_mask.examples import NO_BLANK, replace_blanks
@@ -161,10 +161,14 @@ class PretrainedModel:
         mask = getattr(self.tokenizer, "mask_token", None)
         tokens = self.tokenizer(text if mask is None else replace_blanks(text, mask)).input_ids
         longest = self._longest()
-        if not tokens:
-            raise DataError("a text without tokens has no attention to show")
-        if longest is not None and len(tokens) > longest:
-            raise DataError(f"the text has {len(tokens)} tokens, more than the {longest} that this model can read")
+        refuse(
+            (not tokens, "a text without tokens has no attention to show"),
+            (
+                longest is not None and len(tokens) > longest,
+                f"the text has {len(tokens)} tokens, more than the {longest} that this model can read",
+            ),
+            kind=DataError,
+        )
         return tokens
 
     def _longest(self) -> int | None:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
-from attent.attention.maps.attention_map import AttentionMap, LabelledMap
+from attent.attention.maps.attention_map import LabelledMap
 from attent.errors import ArgumentError, RunError, refuse
 from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
@@ -159,11 +159,9 @@ class QuestionAnswerer(FromRun):
             raise ArgumentError(f"give a passage, a tab and a question, got {len(questions)} tabs")
         tokens, starts = self._encode(passage, questions[0])
         batch = question_examples([tokens], [starts[:1]]).batch(np.zeros(1, np.int64)).trim_padding(1).to(self.device)
-        derived: dict[str, AttentionMap] = {}
         with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
             log_probs = answer_log_probs(self.model, batch)
-            if gradients:
-                derived = maps.last_gradients(best_spans(log_probs)[1].sum())
+            derived = maps.last_gradients(best_spans(log_probs)[1].sum()) if gradients else {}
         before, after = ([*map(self.tokenizer.pieces, words_of(part))] for part in (questions[0], passage))
         pieces = tuple(piece for word in (*before, [SEPARATOR], *after) for piece in word)
         return {name: LabelledMap(weights, pieces, pieces, derived.get(name)) for name, weights in maps.items()}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attent.alignment.ablation import LOSS, PERPLEXITY, HeadJudge, Metric
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, reraise
 from attent.models.language_model import LanguageModel
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.search.score import PairScore
@@ -56,11 +56,10 @@ class LanguageModelReport:
     def table(self) -> dict[str, float]:
         """The report for machines, with bits per token and per byte of UTF-8, and the perplexity, e to the nats."""
         bits = self.nats / math.log(2)
-        perplexity = math.exp(min(self.nats, 700.0))
         return asdict(self) | {
             "bits": bits,
             "bits_per_byte": bits * self.tokens / self.bytes,
-            "perplexity": perplexity,
+            "perplexity": math.exp(min(self.nats, 700.0)),
         }
 
 
@@ -198,7 +197,6 @@ class TextGenerationTask(Task[LinesCorpus]):
         return suggest_text(lines, characters, minutes), lines
 
     def corpus(self, settings: TaskSettings) -> LinesCorpus:
-        assert settings.lines is not None
         return LinesCorpus(line_corpus(settings.lines), settings.lines)
 
     def learn_vocabularies(self, corpus: LinesCorpus) -> Vocabularies:
@@ -211,7 +209,6 @@ class TextGenerationTask(Task[LinesCorpus]):
         return _examples(encode_lines(corpus.text, tokenizer, limit), settings, vocabularies.longest)
 
     def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> LanguageModelExamples:
-        assert settings.lines is not None
         return _examples(open_lines(folder), settings.lines, vocabularies.longest)
 
     def evaluator(
@@ -239,10 +236,9 @@ class TextGenerationTask(Task[LinesCorpus]):
         """
         if text is None:
             return super().evaluate(run, say)
-        generator = run.tool
         lines = [line for line in read_lines(text) if line.strip()]
         say(f"predicting every token of {len(lines):,} lines of {text}")
-        report = evaluate_language_model(generator, lines)
+        report = evaluate_language_model(run.tool, lines)
         if report is None:
             raise ArgumentError(f"{text} has no line that this model can read")
         return Evaluation(report.table, language_model_lines(report))
@@ -259,10 +255,8 @@ class TextGenerationTask(Task[LinesCorpus]):
         """Yield the score of each line without context, its end included."""
         generator: TextGenerator = run.tool
         for number, line in enumerate(lines, start=1):
-            try:
+            with reraise(DataError, f"{name}, line {number}", DataError):
                 tokens = [*generator.encode(line), EOS]
-            except DataError as error:
-                raise DataError(f"{name}, line {number}: {error}") from error
             yield PairScore(float(generator.log_probs(tokens).sum()), len(tokens))
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
-from attent.attention.maps.attention_map import AttentionMap, LabelledMap
+from attent.attention.maps.attention_map import LabelledMap
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.language_model import LanguageModel
 from attent.runs.config import CONFIG, DType
@@ -19,7 +19,7 @@ from attent.runs.folder import Run
 from attent.search.settings import GenerationSettings
 from attent.tasks.from_run import FromRun, load_tool
 from attent.tasks.text_generation.continuation import ContinuesText, TextReader
-from attent.tasks.translation.translator import labels
+from attent.tasks.translation.translator import labels, log_likelihood
 from attent.text.batches import ROW_MULTIPLE, round_up
 from attent.text.settings import LinesSettings
 from attent.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -83,12 +83,13 @@ class TextGenerator(FromRun, ContinuesText):
             raise DataError(
                 f"the text has {len(tokens)} tokens, more than the {self.model.longest} that this model can read"
             )
-        derived: dict[str, AttentionMap] = {}
         with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
             features = self.model(torch.tensor([tokens], device=self.device))
-            if gradients and len(tokens) > 1:
-                log_probs = self.model.output(features)[0, :-1].float().log_softmax(-1)  # (T, V)
-                derived = maps.last_gradients(log_probs[torch.arange(len(tokens) - 1), torch.tensor(tokens[1:])].sum())
+            derived = (
+                maps.last_gradients(log_likelihood(self.model.output(features)[0, :-1], tokens[1:]))
+                if gradients and len(tokens) > 1
+                else {}
+            )
         labels = self.labels(tokens)
         return {name: LabelledMap(weights, labels, labels, derived.get(name)) for name, weights in maps.items()}
 
@@ -189,9 +190,12 @@ class TextGenerator(FromRun, ContinuesText):
                     self.model.output(features).float().log_softmax(-1)[torch.from_numpy(writing).to(features.device)]
                 )
                 chosen = self.choose(log_probs, uniform, settings)
-                values = log_probs.gather(1, chosen[:, None])[:, 0].tolist()
                 for slot, index, token, log_prob in zip(
-                    writing.tolist(), indices.tolist(), chosen.tolist(), values, strict=True
+                    writing.tolist(),
+                    indices.tolist(),
+                    chosen.tolist(),
+                    log_probs.gather(1, chosen[:, None])[:, 0].tolist(),
+                    strict=True,
                 ):
                     texts[index].append(token)
                     yield index, token, log_prob
@@ -203,8 +207,7 @@ class TextGenerator(FromRun, ContinuesText):
             if finished:
                 active = np.delete(active, finished)
                 if len(active):
-                    remaining = np.delete(np.arange(len(active) + len(finished)), finished)
-                    selected = self._fill_up(remaining)
+                    selected = self._fill_up(np.delete(np.arange(len(active) + len(finished)), finished))
                     state, rows = state.select(torch.from_numpy(selected).to(self.device)), self._fill_up(active)
 
     def _fill_up(self, rows: np.ndarray) -> np.ndarray:

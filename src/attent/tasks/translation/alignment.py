@@ -99,12 +99,8 @@ def _unit_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
     """Return the index of the unit in which each piece begins; None for a piece outside units."""
     spans = units(text)
     begins = [span.begin for span in spans]
-    starts = piece_starts(text, pieces)
-    indices = [None if start is None else bisect_right(begins, start) - 1 for start in starts]
-    return [
-        None if index is None or start is None or index < 0 or start >= spans[index].end else index
-        for index, start in zip(indices, starts, strict=True)
-    ]
+    indices = ((start, bisect_right(begins, start or 0) - 1) for start in piece_starts(text, pieces))
+    return [None if start is None or index < 0 or start >= spans[index].end else index for start, index in indices]
 
 
 def token_texts(tokens: Sequence[int], target: Tokenizer) -> list[str]:

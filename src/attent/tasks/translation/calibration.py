@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from attent.bounded import read_json
-from attent.errors import DataError, RunError, first_fault
+from attent.errors import DataError, RunError, reraise
 from attent.runs.config import RunConfig
 from attent.runs.durable import held, write_text
 from attent.runs.folder import MODEL
@@ -136,12 +136,8 @@ def read_calibration(path: Path, config: RunConfig) -> Calibration | None:
     """
     if not (file := path / CONFIDENCE).exists():
         return None
-    try:
+    with reraise(RunError, f"{file} is damaged", ValidationError, OSError, DataError):
         calibration = Calibration.model_validate(read_json(file, LARGEST))
-    except ValidationError as error:
-        raise RunError(f"{file} is damaged: {first_fault(error)}") from error
-    except (OSError, DataError) as error:
-        raise RunError(f"{file} is damaged: {error}") from error
     names = tuple(calibration.sentence.weights), tuple(calibration.word.weights)
     if names != (SENTENCE, WORD) or len(calibration.mean) != len(calibration.scale):
         raise RunError(f"{file} is damaged: its features are not those of this version; attent calibrate writes it")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attent import bounded
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, reraise
 from attent.text.tokenizer import Tokenizer
 from attent.text.units import units
 
@@ -89,12 +89,10 @@ class Glossary:
             match = _longest(layers, words, index)
             if match is None and keeps_case and not index and words[0][:1].isupper():
                 match = _longest(layers, [words[0][:1].lower() + words[0][1:], *words[1:]], index)
-            if match is None:
-                index += 1
-                continue
-            end = index + len(match[0])
-            result.append(Term(spans[index].begin, spans[end - 1].end, match[1]))
-            index = end
+            if match is not None:
+                last = spans[index + len(match[0]) - 1]
+                result.append(Term(spans[index].begin, last.end, match[1]))
+            index += 1 if match is None else len(match[0])
         return result
 
     def _layers(self, *, keeps_case: bool) -> list[Index]:
@@ -123,12 +121,8 @@ def read_glossary(path: Path | str) -> Glossary:
         DataError: the file cannot be read, or a line is not a term, is too long, or repeats a source; the message names
             the line.
     """
-    try:
+    with reraise(DataError, f"{path} cannot be read", OSError), reraise(DataError, path, DataError):
         lines = bounded.read_text(path, LARGEST).removeprefix("\ufeff").split("\n")
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
     entries, numbers = list[tuple[str, str]](), dict[tuple[str, ...], int]()
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from attent.errors import DataError
+from attent.errors import DataError, reraise
 
 # Checksums ensure that any state of the repository gives exactly these texts or an error.
 COMMIT = "c40b37b23d6387214f8ab37335b5a8672b9745f2"
@@ -88,10 +88,8 @@ def multi30k(
 
 
 def _copy(path: Path, digest: str) -> bytes:
-    try:
+    with reraise(DataError, f"{path} cannot be read", OSError):
         content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
     if (actual := _digest(content)) != digest:
         raise DataError(f"{path} is not Multi30k's: the SHA-256 of its text must be {digest}, got {actual}")
     return content

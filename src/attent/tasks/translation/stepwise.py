@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import LabelledMap
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, refuse
 from attent.search.constraints import Constraints
 from attent.search.search import SourceText
 from attent.search.settings import GREEDY
@@ -94,10 +94,10 @@ class StepwiseDecoding:
         self.labels = tuple(translator.source_tokenizer.pieces(source.text, source.ids))
         self.tokens: list[int] = []
         size = translator.target_tokenizer.size
-        if not source.ids:
-            raise ArgumentError("there is nothing to translate: the text is empty")
-        if source.refusal:
-            raise ArgumentError(source.refusal)
+        refuse(
+            (not source.ids, "there is nothing to translate: the text is empty"),
+            (source.refusal, source.refusal or ""),
+        )
         # BOS takes a position too
         if translator.longest is not None and len(self.prefix) >= translator.longest:
             limit = translator.longest - 1
@@ -162,9 +162,10 @@ class StepwiseDecoding:
     def _build_step(self, probs: Tensor, chosen_token: int) -> DecodingStep:
         probs[[PAD, BOS]] = 0
         values, tokens = (part.tolist() for part in probs.topk(min(self.top_k, len(probs) - 2)))
-        candidates = tuple(map(self._candidate, tokens, values))
         return DecodingStep(
-            self._candidate(chosen_token, float(probs[chosen_token])), candidates, len(self.tokens) < self.forced_length
+            self._candidate(chosen_token, float(probs[chosen_token])),
+            tuple(map(self._candidate, tokens, values)),
+            len(self.tokens) < self.forced_length,
         )
 
     def _candidate(self, token: int, probability: float) -> Candidate:

@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, refuse
 from attent.models.model import EncoderDecoder
 from attent.runs.config import RunConfig
 from attent.search.score import PairScore
@@ -253,9 +253,7 @@ class TranslationTask(Task[ParallelCorpus]):
             tokenize = tokenize or bleu_tokenizer(target_language or run.config.target_language)
             return evaluate_translations(translator, source, target, search, tokenize, say, lowercase=lowercase)
         of_files = {"--lowercase": lowercase, "--tokenize": tokenize, "--target-language": target_language}
-        for option, value in of_files.items():
-            if value:
-                raise ArgumentError(f"{option} is for --source FILE --target FILE")
+        refuse(*((value, f"{option} is for --source FILE --target FILE") for option, value in of_files.items()))
         return self._evaluate_held_out(run, say, search)
 
     def _evaluate_held_out(self, run: TaskRun, say: Say, search: SearchSettings) -> Evaluation:
@@ -300,9 +298,8 @@ class TranslationTask(Task[ParallelCorpus]):
         lines = list(zip(*read_with_references(file, target), strict=True))[:limit]
         is_readable = [bool(pair[0]) and translator.can_read(*pair) for pair in lines]
         pairs = readable_examples(lines, is_readable, file, say)
-        if metric == "loss":
-            return LossJudge(translator, pairs)
-        return BleuJudge(translator, pairs, bleu_tokenizer(run.config.target_language), search)
+        tokenize = bleu_tokenizer(run.config.target_language)
+        return LossJudge(translator, pairs) if metric == "loss" else BleuJudge(translator, pairs, tokenize, search)
 
     def scores(self, run: TaskRun, lines: Iterable[str], name: str) -> Iterator[PairScore]:
         """Yield the score of each line: that of the target after the tab, given the source before it."""

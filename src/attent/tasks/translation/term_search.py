@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from attent.alignment.forced_decoding import AttentionSelector, source_attention
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, reraise
 from attent.search.search import SourceText, Translation
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.translation.engine import BATCH
@@ -103,10 +103,8 @@ def read_terms(path: Path, tokenizer: Tokenizer) -> Glossary:
         DataError: the file cannot be read, or a line is not a term.
     """
     glossary = read_glossary(path)
-    try:
+    with reraise(ArgumentError, path, ArgumentError):
         check_terms(glossary, tokenizer)
-    except ArgumentError as error:
-        raise ArgumentError(f"{path}: {error}") from error
     return glossary
 
 

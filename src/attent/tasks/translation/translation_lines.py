@@ -96,8 +96,7 @@ class LineTranslator:
                 output += [text_line(number, aligned, has_scores=self.format.scores) for aligned in n_best]
             if message := self.spacing.add(line):
                 self.say(message)
-            best = n_best[0].translation
-            if repeats_itself(best):
+            if repeats_itself(n_best[0].translation):
                 self.repetitive.append(number + 1)
             is_usable &= self._report(number + 1, n_best[0], problem)
         return output, is_usable

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
@@ -67,9 +68,7 @@ class Translator(FromRun, Engine):
     def can_read(self, source: str, target: str) -> bool:
         """Return whether a source, and its target after BOS, fit the limits of the model."""
         longest, longest_source = self.longest, self.longest_source
-        if longest is None or longest_source is None:
-            return True
-        return (
+        return (longest is None or longest_source is None) or (
             len(self.source_tokenizer.encode(source)) <= longest_source
             and len(self.target_tokenizer.encode(target)) < longest
         )
@@ -137,9 +136,12 @@ class Translator(FromRun, Engine):
         """
         if isinstance(pairs, Pair) or (isinstance(pairs, tuple) and isinstance(next(iter(pairs), None), str)):
             return self.score([_as_pair(pairs)], batch=batch)[0]
-        size = BatchSize(pairs=batch) if isinstance(batch, int) else batch
         return score_pairs(
-            self.model, [_as_pair(pair) for pair in pairs], self.source_tokenizer, self.target_tokenizer, size
+            self.model,
+            [_as_pair(pair) for pair in pairs],
+            self.source_tokenizer,
+            self.target_tokenizer,
+            BatchSize(pairs=batch) if isinstance(batch, int) else batch,
         )
 
     def length_error(self, source: str, target: str, limit: int | None) -> str | None:
@@ -234,14 +236,16 @@ def forced_maps(
         target: the tokens written, including EOS if it was written.
         gradients: False to compute no gradients.
     """
-    derived: dict[str, AttentionMap] = {}
     with torch.set_grad_enabled(gradients), watch(model, gradients=gradients) as maps:
         memory = encode()
         features = model.decode(memory, torch.tensor([[BOS, *target[:-1]]], device=memory.features.device))
-        if gradients:
-            log_probs = model.output(features)[0].float().log_softmax(-1)  # (T, V)
-            derived = maps.last_gradients(log_probs[torch.arange(len(target)), torch.tensor(target)].sum())
+        derived = maps.last_gradients(log_likelihood(model.output(features)[0], target)) if gradients else {}
     return maps, derived
+
+
+def log_likelihood(logits: Tensor, tokens: Sequence[int]) -> Tensor:
+    """Return the sum of the log-probabilities of tokens, each predicted by the logits at its position, (T, V)."""
+    return logits.float().log_softmax(-1)[torch.arange(len(tokens)), torch.tensor(tokens)].sum()
 
 
 def label_translation_maps(
@@ -254,14 +258,16 @@ def label_translation_maps(
 
     Encoder maps are labeled with source pieces, decoder maps with the tokens produced (rows) and read (columns).
     """
-    labelled = {}
-    for name, weights in maps.items():
-        columns = (
-            source if name.startswith("encoder.") or name.endswith("cross_attention") else (BOS_LABEL, *target[:-1])
+    shifted = (BOS_LABEL, *target[:-1])
+    return {
+        name: LabelledMap(
+            weights,
+            source if name.startswith("encoder.") else target,
+            source if name.startswith("encoder.") or name.endswith("cross_attention") else shifted,
+            (gradients or {}).get(name),
         )
-        rows = source if name.startswith("encoder.") else target
-        labelled[name] = LabelledMap(weights, rows, columns, (gradients or {}).get(name))
-    return labelled
+        for name, weights in maps.items()
+    }
 
 
 def labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]:
