@@ -50,12 +50,8 @@ def _build(term: str) -> Mask:
 
     name, numbers = _split(term)
     known_name, _, words = name.partition(":")
-    refuse(
-        (
-            words and known_name in MASKS,
-            f"mask {known_name} takes only numbers, such as {EXAMPLES['window']}, got {name!r}",
-        )
-    )
+    if words and known_name in MASKS:
+        raise ArgumentError(f"mask {known_name} takes only numbers, such as {EXAMPLES['window']}, got {name!r}")
     part = registry.find("mask", name, registry.with_aliases(dict(MASKS)))
     needs = choices.missing("mask", name)
     match numbers:

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from attent.errors import MissingExtraError, VersionError, refuse
+from attent.errors import MissingExtraError, VersionError
 
 # The same as in pyproject.toml.
 OLDEST = {"torch": "2.11", "transformers": "5.0"}
@@ -97,10 +97,7 @@ def check_version(package: str, version: str) -> None:
         VersionError: it is too old; the message gives the required version and how to install it.
     """
     oldest = OLDEST[package]
-    refuse(
-        (
-            is_older(version, oldest),
-            f"attent needs {package} {oldest} or newer, got {version}: pip install --upgrade '{package}>={oldest}'",
-        ),
-        kind=VersionError,
-    )
+    if is_older(version, oldest):
+        raise VersionError(
+            f"attent needs {package} {oldest} or newer, got {version}: pip install --upgrade '{package}>={oldest}'"
+        )

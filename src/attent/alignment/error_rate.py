@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import astuple, dataclass
 
-from attent.errors import refuse
+from attent.errors import ArgumentError
 from attent.text.text import Gold, Link
 
 
@@ -39,9 +39,8 @@ class Agreement:
         Raises:
             ArgumentError: there is neither a predicted nor a sure link.
         """
-        refuse(
-            (not self.predicted + self.sure, "there is nothing to evaluate: no link was predicted, and none is sure")
-        )
+        if not self.predicted + self.sure:
+            raise ArgumentError("there is nothing to evaluate: no link was predicted, and none is sure")
         return 1 - (self.predicted_sure + self.predicted_possible) / (self.predicted + self.sure)
 
     @property

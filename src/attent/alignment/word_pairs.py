@@ -78,10 +78,8 @@ def read_word_pairs(file: Path | str) -> list[WordPair]:
             pairs += [parse_pair(text, words)] if tab else []
         except ArgumentError as error:
             raise DataError(f"{file}, line {number}: {error}") from error
-        refuse(
-            (not tab and line.strip(), f"{file}, line {number} must be a text, a tab and two words as in ate:pizza"),
-            kind=DataError,
-        )
+        if not tab and line.strip():
+            raise DataError(f"{file}, line {number} must be a text, a tab and two words as in ate:pizza")
     refuse((not pairs, f"{file} has no line of a text, a tab and two words"), kind=DataError)
     return pairs
 

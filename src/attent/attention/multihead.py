@@ -14,7 +14,7 @@ from attent.attention.cache import KeyValueCache
 from attent.attention.call import Prepared, lower_key
 from attent.attention.capture.watch import is_watched, report, watch
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ShapeError, refuse
+from attent.errors import ArgumentError, ShapeError
 from attent.ops.eligibility import without_autocast
 from attent.ops.linear import project
 
@@ -68,16 +68,11 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        refuse(
-            (
-                heads < 1 or (key_head_width is None and query_width % heads),
-                f"{heads} heads do not divide a width of {query_width}; give key_head_width",
-            )
-        )
+        if heads < 1 or (key_head_width is None and query_width % heads):
+            raise ArgumentError(f"{heads} heads do not divide a width of {query_width}; give key_head_width")
         self.heads, self.key_value_heads = heads, key_value_heads or heads
-        refuse(
-            (heads % self.key_value_heads, f"key_value_heads must divide heads = {heads}, got {self.key_value_heads}")
-        )
+        if heads % self.key_value_heads:
+            raise ArgumentError(f"key_value_heads must divide heads = {heads}, got {self.key_value_heads}")
         self.key_width = key_head_width or query_width // heads
         self.value_width = value_head_width or self.key_width
         memory_width = memory_width or query_width
@@ -104,12 +99,8 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ArgumentError: the original has bias_k, bias_v or add_zero_attn, which add keys that are not in the memory.
         """
-        refuse(
-            (
-                original.bias_k is not None or original.bias_v is not None or original.add_zero_attn,
-                "from_torch does not support bias_k, bias_v or add_zero_attn",
-            )
-        )
+        if original.bias_k is not None or original.bias_v is not None or original.add_zero_attn:
+            raise ArgumentError("from_torch does not support bias_k, bias_v or add_zero_attn")
         module = cls(
             original.embed_dim,
             original.num_heads,

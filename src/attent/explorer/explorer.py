@@ -352,10 +352,8 @@ class Explorer:
         return run
 
     def _check_length(self, tokens: int, name: str = "text") -> None:
-        refuse(
-            (tokens > self.longest, f"the {name} has {tokens:,} tokens, more than the limit of {self.longest:,}"),
-            kind=DataError,
-        )
+        if tokens > self.longest:
+            raise DataError(f"the {name} has {tokens:,} tokens, more than the limit of {self.longest:,}")
 
 
 def _token_event(step: DecodingStep, weights: list[float] | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from attent.errors import AttentError, refuse
+from attent.errors import ArgumentError, AttentError
 from attent.views.scene import Scene
 
 # Maximum scenes stored for each run; each holds the queries and keys of its maps.
@@ -105,11 +105,7 @@ class SceneStore:
         if 0 <= number < len(self.fixed):
             return self.fixed[number]
         with self._lock:
-            refuse(
-                (
-                    number not in self._recent,
-                    f"view {number} is unknown, or was dropped in favor of later ones: create it again",
-                )
-            )
+            if number not in self._recent:
+                raise ArgumentError(f"view {number} is unknown, or was dropped in favor of later ones: create it again")
             self._recent.move_to_end(number)
             return self._recent[number][1]

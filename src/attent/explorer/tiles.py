@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from attent.attention.maps.statistics import HeadStatistics
 from attent.attention.maps.tiles import Tile
-from attent.errors import check_index, check_known, refuse
+from attent.errors import ArgumentError, check_index, check_known, refuse
 from attent.explorer.scheduler import LRUCache, Scheduler
 from attent.views.scene import LayerWeights
 
@@ -73,12 +73,8 @@ class HeadView:
     head: int | None
 
     def __post_init__(self) -> None:
-        refuse(
-            (
-                self.head is not None and not 0 <= self.head < self.layer.shape[0],
-                f"head must be from 0 to {self.layer.shape[0] - 1}, or mean, got {self.head}",
-            )
-        )
+        if self.head is not None and not 0 <= self.head < self.layer.shape[0]:
+            raise ArgumentError(f"head must be from 0 to {self.layer.shape[0] - 1}, or mean, got {self.head}")
 
     @property
     def key(self) -> tuple[Hashable, int | None]:

@@ -20,7 +20,7 @@ from attent.attention.base import Pairs
 from attent.attention.call import Prepared
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.errors import DeviceError, ShapeError, refuse
+from attent.errors import ArgumentError, DeviceError, ShapeError, refuse
 from attent.integrations.block_mask import BlockMaskPairs
 from attent.integrations.score_mod import parts_of
 from attent.ops.eligibility import without_autocast
@@ -77,12 +77,8 @@ def flex_attention(
         ArgumentError: both `return_lse` and `return_aux`, or a `score_mod` that captures a tensor whose gradient would
             be lost.
     """
-    refuse(
-        (
-            return_lse and return_aux is not None,
-            "return_lse is the old name of return_aux=AuxRequest(lse=True): give only one of them",
-        )
-    )
+    if return_lse and return_aux is not None:
+        raise ArgumentError("return_lse is the old name of return_aux=AuxRequest(lse=True): give only one of them")
     _check(query, key, block_mask, enable_gqa=enable_gqa)
     if len(key) == 1 < len(query) and block_mask is not None:
         key, value = (tensor.expand(len(query), -1, -1, -1) for tensor in (key, value))
@@ -99,12 +95,10 @@ def flex_attention(
 
 def _check(query: Tensor, key: Tensor, block_mask: BlockMask | None, *, enable_gqa: bool) -> None:
     """Make the checks that PyTorch makes and `attend` does not."""
-    refuse(
-        (
-            query.is_nested or key.is_nested,
-            "flex_attention does not support nested tensors: pad them, and hide the padding with a block_mask",
+    if query.is_nested or key.is_nested:
+        raise ArgumentError(
+            "flex_attention does not support nested tensors: pad them, and hide the padding with a block_mask"
         )
-    )
     if query.dim() != 4 or key.dim() != 4:
         raise ShapeError(f"query and key must be (B, H, T, D), got {tuple(query.shape)} and {tuple(key.shape)}")
     if not enable_gqa and query.shape[1] != key.shape[1]:
@@ -114,22 +108,13 @@ def _check(query: Tensor, key: Tensor, block_mask: BlockMask | None, *, enable_g
         )
     if block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS):
         return
-    refuse(
-        (
-            block_mask.kv_num_blocks.device != query.device,
-            f"block_mask must be on {query.device} as query, got {block_mask.kv_num_blocks.device}",
-        ),
-        kind=DeviceError,
-    )
+    if block_mask.kv_num_blocks.device != query.device:
+        raise DeviceError(f"block_mask must be on {query.device} as query, got {block_mask.kv_num_blocks.device}")
     sizes = tuple(block_mask.shape[-2:])
-    refuse(
-        (
-            sizes != (query.shape[2], key.shape[2]),
-            f"block_mask was made for (Tq, Tk) = {sizes}, got {(query.shape[2], key.shape[2])}: create one of this "
-            "size",
-        ),
-        kind=ShapeError,
-    )
+    if sizes != (query.shape[2], key.shape[2]):
+        raise ShapeError(
+            f"block_mask was made for (Tq, Tk) = {sizes}, got {(query.shape[2], key.shape[2])}: create one of this size"
+        )
     for name, size, own in zip(("B", "H"), query.shape, block_mask.kv_num_blocks.shape, strict=False):
         if own not in (1, size):
             raise ShapeError(f"block_mask was made for {name} = {own}, got {size}")

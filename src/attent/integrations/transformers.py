@@ -17,7 +17,7 @@ from attent.attention.capture.coverage import UNSUPPORTED, dispatching_and_compu
 from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.errors import ImplementationError, needs, refuse
+from attent.errors import ImplementationError, needs
 from attent.integrations.varlen import key_ranges
 from attent.requirements import check_version
 
@@ -81,18 +81,13 @@ def _check(model: Any) -> None:
     kind = type(model)
     dispatching, computing = dispatching_and_computing_classes(kind)
     names = ", ".join(sorted(layer.__name__ for layer in computing))
-    refuse(
-        (
-            computing and not dispatching,
-            (
-                f"{kind.__name__} computes its attention itself ({names}) instead of calling transformers' "
-                "AttentionInterface: load it "
-                'with attn_implementation="eager", or, if it is part of a larger model, name the parts that attend '
-                f'with {NAME!r}, such as attn_implementation={{"text_config": "{NAME}"}}'
-            ),
-        ),
-        kind=ImplementationError,
-    )
+    if computing and not dispatching:
+        raise ImplementationError(
+            f"{kind.__name__} computes its attention itself ({names}) instead of calling transformers' "
+            "AttentionInterface: load it "
+            'with attn_implementation="eager", or, if it is part of a larger model, name the parts that attend '
+            f'with {NAME!r}, such as attn_implementation={{"text_config": "{NAME}"}}'
+        )
     # without either flag, a model may need the mask of eager attention even where it hides nothing, as NLLB-MoE does
     accepts_boolean = getattr(kind, "_supports_sdpa", False) or getattr(kind, "_supports_attention_backend", False)
     if dispatching:

@@ -13,7 +13,7 @@ from attent.attention.attend import attend
 from attent.attention.base import Pairs, Position
 from attent.attention.mask_info import KeyRanges
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.errors import ImplementationError, ShapeError, refuse
+from attent.errors import ImplementationError, ShapeError
 from attent.ops.eligibility import is_known_true, is_readable
 
 __all__ = ["flash_attn_varlen_func", "varlen_attn"]
@@ -61,13 +61,10 @@ def varlen_attn(
         ShapeError: the tensors do not fit together, or the sequences do not cover them.
         ImplementationError: log-sum-exps or a paged cache are requested.
     """
-    refuse(
-        (
-            not enable_gqa and query.shape[1] != key.shape[1],
-            f"query and key must have one number of heads without enable_gqa, got {query.shape[1]} and {key.shape[1]}",
-        ),
-        kind=ShapeError,
-    )
+    if not enable_gqa and query.shape[1] != key.shape[1]:
+        raise ShapeError(
+            f"query and key must have one number of heads without enable_gqa, got {query.shape[1]} and {key.shape[1]}"
+        )
     return _attend(query, key, value, cu_seq_q, cu_seq_k, window_size, options, scale=scale, used=seqused_k)
 
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from attent.errors import ShapeError, refuse
+from attent.errors import ArgumentError, ShapeError, refuse
 
 
 def patch_grid(height: int, width: int, size: int) -> tuple[int, int]:
@@ -16,12 +16,10 @@ def patch_grid(height: int, width: int, size: int) -> tuple[int, int]:
     Raises:
         ArgumentError: the size does not divide height and width.
     """
-    refuse(
-        (
-            size < 1 or height % size or width % size,
-            f"the patch size must divide the height and the width of {height} x {width} pixels, got {size}",
+    if size < 1 or height % size or width % size:
+        raise ArgumentError(
+            f"the patch size must divide the height and the width of {height} x {width} pixels, got {size}"
         )
-    )
     return height // size, width // size
 
 

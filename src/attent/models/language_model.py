@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
-from attent.errors import ShapeError, refuse
+from attent.errors import ShapeError
 from attent.layers.embeddings import TokenEmbedding
 from attent.models import transformer_packing
 from attent.models.model import Model
@@ -55,10 +55,8 @@ class LanguageModel(Model):
 
     def __init__(self, settings: DecoderSettings, size: int, outputs: int) -> None:
         super().__init__()
-        refuse(
-            (size != outputs, f"a language model reads and writes one vocabulary, got {size} and {outputs} tokens"),
-            kind=ShapeError,
-        )
+        if size != outputs:
+            raise ShapeError(f"a language model reads and writes one vocabulary, got {size} and {outputs} tokens")
         self.settings = settings
         self.embedding = Embedding(TokenEmbedding(size, settings.width), settings)
         self.decoder = CausalDecoder(settings)

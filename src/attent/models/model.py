@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from attent.attention.base import Score
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.positions.learned import Learned
-from attent.errors import ShapeError, check_known, refuse
+from attent.errors import ArgumentError, ShapeError, check_known
 from attent.layers.embeddings import TokenEmbedding
 from attent.ops import packed_linear
 from attent.ops.search import PackedDecoder
@@ -78,12 +78,8 @@ class Model(nn.Module):
             check_known("part of the model", name, self.parts)
             for module in self.parts[name]:
                 module.requires_grad_(False)
-        refuse(
-            (
-                names and not any(parameter.requires_grad for parameter in self.parameters()),
-                f"nothing is left to train: {', '.join(names)} contain all weights of this model",
-            )
-        )
+        if names and not any(parameter.requires_grad for parameter in self.parameters()):
+            raise ArgumentError(f"nothing is left to train: {', '.join(names)} contain all weights of this model")
 
 
 @dataclass(frozen=True)

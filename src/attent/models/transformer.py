@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import refuse
+from attent.errors import ArgumentError
 from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
 from attent.models import transformer_packing
 from attent.models.model import EncoderDecoder, Memory, check_source
@@ -67,15 +67,11 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
     def __init__(self, settings: TransformerSettings, source_size: int, target_size: int) -> None:
         super().__init__()
         shared = settings.share_embeddings
-        refuse(
-            (
-                shared == "all" and source_size != target_size,
-                (
-                    f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target '
-                    "tokens"
-                ),
+        if shared == "all" and source_size != target_size:
+            raise ArgumentError(
+                f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target '
+                "tokens"
             )
-        )
         target = TokenEmbedding(target_size, settings.width, is_scaled=settings.scale_embeddings)
         if settings.input == "vectors":
             source = VectorEmbedding(source_size, settings.width)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attent.attention.arguments import prepare
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import check_known, needs, refuse
+from attent.errors import ArgumentError, check_known, needs
 from attent.nonparametric.kernels import Kernel, get_kernel, smooth
 
 # Bounds of the search, as natural logarithms of multiples of the rule of thumb; at the upper bound, a feature has
@@ -172,18 +172,11 @@ def refuse_dates(X: Any) -> None:
     Raises:
         ArgumentError: it has some.
     """
-    refuse(
-        (
-            any(
-                getattr(dtype, "kind", None) in ("m", "M")
-                for dtype in getattr(X, "dtypes", [getattr(X, "dtype", None)])
-            ),
-            (
-                "features must be numbers, got dates or durations: convert them to days by "
-                "(dates - numpy.datetime64(0, 'D')) / numpy.timedelta64(1, 'D')"
-            ),
+    if any(getattr(dtype, "kind", None) in ("m", "M") for dtype in getattr(X, "dtypes", [getattr(X, "dtype", None)])):
+        raise ArgumentError(
+            "features must be numbers, got dates or durations: convert them to days by "
+            "(dates - numpy.datetime64(0, 'D')) / numpy.timedelta64(1, 'D')"
         )
-    )
 
 
 class AttentionRegressor(RegressorMixin, BaseEstimator):
@@ -305,15 +298,11 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
             numbers = np.asarray(bandwidth, dtype=np.float64)
         except (TypeError, ValueError):
             numbers = np.array(np.nan)
-        refuse(
-            (
-                not (numbers.shape in ((), (x.shape[1],)) and np.isfinite(numbers).all() and (numbers > 0).all()),
-                (
-                    f'bandwidth must be "loo", "rule", a number > 0 or {x.shape[1]} of them, one per feature, got '
-                    f"{bandwidth!r}"
-                ),
+        if not (numbers.shape in ((), (x.shape[1],)) and np.isfinite(numbers).all() and (numbers > 0).all()):
+            raise ArgumentError(
+                f'bandwidth must be "loo", "rule", a number > 0 or {x.shape[1]} of them, one per feature, got '
+                f"{bandwidth!r}"
             )
-        )
         self.bandwidth_ = np.broadcast_to(numbers, x.shape[1:]).copy()
 
     def _queries(self, X: Any) -> torch.Tensor:

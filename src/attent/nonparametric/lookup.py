@@ -18,7 +18,7 @@ from attent.attention.attend import attend
 from attent.attention.base import Score
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.gaussian import Gaussian
-from attent.errors import ShapeError, check_known, refuse
+from attent.errors import ArgumentError, ShapeError, check_known, refuse
 from attent.nonparametric.matching import (
     Entries,
     Equal,
@@ -175,12 +175,8 @@ class Answer:
         )
 
     def _row(self, query: int) -> Tensor:
-        refuse(
-            (
-                isinstance(query, bool) or not isinstance(query, int) or not 0 <= query < len(self),
-                f"query must be the index of one of {len(self)} queries, from 0, got {query!r}",
-            )
-        )
+        if isinstance(query, bool) or not isinstance(query, int) or not 0 <= query < len(self):
+            raise ArgumentError(f"query must be the index of one of {len(self)} queries, from 0, got {query!r}")
         return torch.tensor([query])
 
     def _value_weights(self, rows: Tensor) -> Tensor:
@@ -315,13 +311,10 @@ def _vectors(
 ) -> tuple[Tensor, Tensor, AnyScore]:
     """Return queries and keys as vectors, and their score."""
     query, key = queries.features(), keys.features()
-    refuse(
-        (
-            len(query) and len(key) and query.shape[1] != key.shape[1],
-            f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers",
-        ),
-        kind=ShapeError,
-    )
+    if len(query) and len(key) and query.shape[1] != key.shape[1]:
+        raise ShapeError(
+            f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers"
+        )
     if not len(query) or not len(key):
         query, key = _zeros(queries, keys)
     # the lowered form of a Gaussian is rounded where keys are far apart, and could take a key that is only nearly the
@@ -335,16 +328,12 @@ def _checked_bandwidth(bandwidth: float | Sequence[float] | None, width: int) ->
         numbers = torch.from_numpy(np.array(1.0 if bandwidth is None else bandwidth, dtype=np.float64))
     except (TypeError, ValueError, RuntimeError):
         numbers = torch.tensor(torch.nan)
-    refuse(
-        (
-            (
-                numbers.dim() > 1
-                or numbers.numel() not in (1, width)
-                or not bool((torch.isfinite(numbers) & (numbers > 0)).all())
-            ),
-            f"bandwidth must be a number > 0, or {width} of them, one per feature, got {bandwidth!r}",
-        )
-    )
+    if (
+        numbers.dim() > 1
+        or numbers.numel() not in (1, width)
+        or not bool((torch.isfinite(numbers) & (numbers > 0)).all())
+    ):
+        raise ArgumentError(f"bandwidth must be a number > 0, or {width} of them, one per feature, got {bandwidth!r}")
     return numbers.tolist()
 
 

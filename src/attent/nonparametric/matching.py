@@ -94,13 +94,8 @@ def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tup
     if query_entries.kind == "numbers" and key_entries.kind == "vectors" and not is_scalar:
         # a single vector, given as its numbers
         query_entries = read_entries("queries", [queries])
-    refuse(
-        (
-            len(values) != len(key_entries),
-            f"there must be a value for each of {len(key_entries)} keys, got {len(values)}",
-        ),
-        kind=ShapeError,
-    )
+    if len(values) != len(key_entries):
+        raise ShapeError(f"there must be a value for each of {len(key_entries)} keys, got {len(values)}")
     return query_entries, key_entries, values
 
 
@@ -117,12 +112,8 @@ def to_list(name: str, data: Any) -> list[Any]:
     data = _to_python(data)
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         return [data]
-    refuse(
-        (
-            isinstance(data, Mapping),
-            f"{name} must be a number, a string or a sequence of them, got {type(data).__name__}",
-        )
-    )
+    if isinstance(data, Mapping):
+        raise ArgumentError(f"{name} must be a number, a string or a sequence of them, got {type(data).__name__}")
     return list(data)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from attent.errors import refuse
+from attent.errors import ArgumentError, refuse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,13 +130,8 @@ class GenerationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
 
     @model_validator(mode="after")
     def _check_combinations(self) -> GenerationSettings:
-        refuse(
-            (
-                not self.sample
-                and (self.temperature != 1 or self.top_k is not None or self.top_p != 1 or self.copies != 1),
-                "temperature, top_k, top_p and copies are for sampling; set sample = true",
-            )
-        )
+        if not self.sample and (self.temperature != 1 or self.top_k is not None or self.top_p != 1 or self.copies != 1):
+            raise ArgumentError("temperature, top_k, top_p and copies are for sampling; set sample = true")
         return self
 
 

@@ -374,13 +374,8 @@ def _layers(maps: Mapping[str, Weights | LabelledMap], sequence: int) -> list[La
 def _batch(weights: Weights) -> int:
     if isinstance(weights, AttentionMap):
         return weights.call.batch
-    refuse(
-        (
-            weights.dim() not in (2, 3, 4),
-            f"weights to show must be (Tq, Tk), (H, Tq, Tk) or (B, H, Tq, Tk), got {tuple(weights.shape)}",
-        ),
-        kind=ShapeError,
-    )
+    if weights.dim() not in (2, 3, 4):
+        raise ShapeError(f"weights to show must be (Tq, Tk), (H, Tq, Tk) or (B, H, Tq, Tk), got {tuple(weights.shape)}")
     return weights.shape[0] if weights.dim() == 4 else 1
 
 

@@ -44,16 +44,11 @@ class Panel:
     reading: str = ""
 
     def __post_init__(self) -> None:
-        refuse(
-            (
-                tuple(self.weights.shape) != (len(self.rows), len(self.columns)),
-                (
-                    f"weights must be (rows, columns) = ({len(self.rows)}, {len(self.columns)}), got "
-                    f"{tuple(self.weights.shape)}"
-                ),
-            ),
-            kind=ShapeError,
-        )
+        if tuple(self.weights.shape) != (len(self.rows), len(self.columns)):
+            raise ShapeError(
+                f"weights must be (rows, columns) = ({len(self.rows)}, {len(self.columns)}), got "
+                f"{tuple(self.weights.shape)}"
+            )
 
 
 def panel(
@@ -103,13 +98,8 @@ def dense_heads(weights: AttentionMap | Tensor) -> Tensor:
     dense = (weights if isinstance(weights, Tensor) else weights.dense()).detach().float().cpu()
     if dense.dim() == 4 and dense.shape[0] == 1:
         dense = dense[0]
-    refuse(
-        (
-            dense.dim() not in (2, 3),
-            f"weights to show must be (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk), got {tuple(dense.shape)}",
-        ),
-        kind=ShapeError,
-    )
+    if dense.dim() not in (2, 3):
+        raise ShapeError(f"weights to show must be (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk), got {tuple(dense.shape)}")
     return dense if dense.dim() == 3 else dense[None]
 
 

@@ -68,12 +68,8 @@ def check_format(path: Path | str) -> None:
     Raises:
         ArgumentError: it does not.
     """
-    refuse(
-        (
-            Path(path).suffix.lower() not in FORMATS,
-            f"a picture's name must end in {' or '.join(FORMATS)}, got {str(path)!r}",
-        )
-    )
+    if Path(path).suffix.lower() not in FORMATS:
+        raise ArgumentError(f"a picture's name must end in {' or '.join(FORMATS)}, got {str(path)!r}")
 
 
 def save(drawing: Figure, path: Path | str) -> None:

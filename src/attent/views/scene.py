@@ -14,7 +14,7 @@ from torch import Tensor
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.statistics import Span
 from attent.attention.masks.causal import Causal
-from attent.errors import ShapeError, refuse
+from attent.errors import ArgumentError, ShapeError, refuse
 from attent.views.labels import has_right_to_left
 
 # The subject of a row. The weights of step t may belong to the token that the step writes or to the one that it reads
@@ -207,13 +207,8 @@ class Picture:
     before: int = 1
 
     def __post_init__(self) -> None:
-        refuse(
-            (
-                self.pixels.ndim != 3 or self.pixels.shape[2] not in (1, 3),
-                f"a picture must be (H, W, 1) or (H, W, 3), got {self.pixels.shape}",
-            ),
-            kind=ShapeError,
-        )
+        if self.pixels.ndim != 3 or self.pixels.shape[2] not in (1, 3):
+            raise ShapeError(f"a picture must be (H, W, 1) or (H, W, 3), got {self.pixels.shape}")
 
     def describe(self) -> dict[str, Any]:
         """Return a description for JSON of everything except the pixels."""
@@ -244,38 +239,25 @@ class Scene:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        refuse(
-            (
-                len({group.name for group in self.all_groups}) < len(self.all_groups),
-                f"groups must have unique names, got {', '.join(group.name for group in self.groups)}",
-            )
-        )
+        if len({group.name for group in self.all_groups}) < len(self.all_groups):
+            raise ArgumentError(f"groups must have unique names, got {', '.join(group.name for group in self.groups)}")
         for group in self.groups:
             for axis, text, length in (
                 ("rows", group.rows, group.shape[1]),
                 ("columns", group.columns, group.shape[2]),
             ):
-                refuse(
-                    (
-                        text not in self.texts,
-                        f"the {axis} of {group.name!r} refer to a text {text!r} that does not exist",
-                    )
-                )
+                if text not in self.texts:
+                    raise ArgumentError(f"the {axis} of {group.name!r} refer to a text {text!r} that does not exist")
                 if len(labels := self.texts[text].labels) != length:
                     raise ShapeError(f"{group.title} has {length} {axis}, got {len(labels)} labels")
         if self.picture is not None:
             down, across = self.picture.grid
             length = len(self.texts[self.picture.text].labels) if self.picture.text in self.texts else 0
-            refuse(
-                (
-                    down * across + self.picture.before != length,
-                    (
-                        f"{down} x {across} patches behind {self.picture.before} places must be as many as the maps "
-                        f"have, got {length}"
-                    ),
-                ),
-                kind=ShapeError,
-            )
+            if down * across + self.picture.before != length:
+                raise ShapeError(
+                    f"{down} x {across} patches behind {self.picture.before} places must be as many as the maps "
+                    f"have, got {length}"
+                )
 
     @property
     def all_groups(self) -> tuple[LayerGroup, ...]:

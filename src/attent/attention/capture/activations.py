@@ -13,7 +13,7 @@ from attent.attention.base import LoweredSide
 from attent.attention.call import Prepared
 from attent.attention.capture.intervene import ModelIntervention
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import refuse
+from attent.errors import ArgumentError
 
 # What of a head one run may take from another: its context before W^O, its weights, its queries, keys or values.
 Activation = Literal["output", "weights", "queries", "keys", "values"]
@@ -41,12 +41,8 @@ class ActivationRecorder(ModelIntervention):
     def apply(self, module: nn.Module, context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
         """Record a call and return its contexts unchanged."""
         path = self.paths[module]
-        refuse(
-            (
-                path in self.contexts,
-                f"{path} attends more than once in one run, and it is not known in which call to patch",
-            )
-        )
+        if path in self.contexts:
+            raise ArgumentError(f"{path} attends more than once in one run, and it is not known in which call to patch")
         self.contexts[path] = context
         if self._has_calls:
             self.calls[path] = prepare()

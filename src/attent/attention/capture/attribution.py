@@ -27,7 +27,7 @@ from attent.attention.capture.stack import (
     replaced_forwards,
     wrap_of,
 )
-from attent.errors import ArgumentError, refuse
+from attent.errors import ArgumentError
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,8 @@ def attribute_logit(
     """
     begin, stack, leaves = f"logits of {type(model).__name__} cannot be attributed", LayerStack.of(model), _Leaves()
     arguments = {**dict(zip(inspect.signature(model.forward).parameters, args, strict=False)), **keywords}
-    refuse(
-        (
-            model.training or any(hasattr(value, "get_seq_length") for value in arguments.values()),
-            f"{begin} from a run with a cache or in training mode: run model.eval() on whole texts",
-        )
-    )
+    if model.training or any(hasattr(value, "get_seq_length") for value in arguments.values()):
+        raise ArgumentError(f"{begin} from a run with a cache or in training mode: run model.eval() on whole texts")
     lengths = [value.shape[1] for value in arguments.values() if isinstance(value, Tensor) and value.dim() > 1]
     position = counted_from_start(position, lengths[0])
     with replaced_forwards(_frozen_forwards(model, stack, leaves, begin)):
@@ -135,15 +131,11 @@ def attribute_logit(
         )  # fmt: skip
         parts = torch.stack([*result.terms().values()])
         size = torch.maximum(parts.abs().amax(0), result.logit.abs())
-        refuse(
-            (
-                not bool(((parts.sum(0) - result.logit).abs() <= TOLERANCE * size).all()),
-                (
-                    f"{begin}: terms sum to {parts.sum(0)[0]:.6g}, and the logit is {result.logit[0]:.6g}, so that it "
-                    "is not linear in the normalized hidden states"
-                ),
+        if not bool(((parts.sum(0) - result.logit).abs() <= TOLERANCE * size).all()):
+            raise ArgumentError(
+                f"{begin}: terms sum to {parts.sum(0)[0]:.6g}, and the logit is {result.logit[0]:.6g}, so that it "
+                "is not linear in the normalized hidden states"
             )
-        )
     return result
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from attent.attention.call import Prepared
 from attent.attention.capture.captured_maps import pad_nested, prepare_scaled_dot_product
 from attent.attention.capture.interventions import change_context, concerned, running_modules
-from attent.errors import refuse
+from attent.errors import ArgumentError
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
@@ -56,12 +56,10 @@ def _changed_attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     if result.is_nested:
-        refuse(
-            (
-                concerned(running_modules(frame)),
-                "heads cannot be changed if F.scaled_dot_product_attention gets nested tensors: pad them",
+        if concerned(running_modules(frame)):
+            raise ArgumentError(
+                "heads cannot be changed if F.scaled_dot_product_attention gets nested tensors: pad them"
             )
-        )
         return result
     query, mask, is_grouped = with_heads(frame, query, attn_mask, enable_gqa)
     heads = query.shape[-3] if query.dim() > 3 else 1

@@ -43,13 +43,10 @@ class DerivedMaps(Mapping[str, AttentionMap]):
 
     def __getitem__(self, path: str) -> AttentionMap:
         if path not in self._cache:
-            refuse(
-                (
-                    path not in self._paths,
-                    f"no {self._name} of {path!r}; there are maps of {', '.join(map(repr, self._paths)) or 'nothing'}",
-                ),
-                kind=UnseenError,
-            )
+            if path not in self._paths:
+                raise UnseenError(
+                    f"no {self._name} of {path!r}; there are maps of {', '.join(map(repr, self._paths)) or 'nothing'}"
+                )
             self._cache[path] = self._derive(path)
         return self._cache[path]
 
@@ -133,12 +130,8 @@ def rollout_maps(maps: Mapping[str, AttentionMap]) -> DerivedMaps:
 
     def derive(path: str) -> AttentionMap:
         layers = [name for name in maps if pattern(name) == pattern(path)]
-        refuse(
-            (
-                "#" in path and layers == [path],
-                f"there is no rollout of {path}: the order of the calls of one module is not known",
-            )
-        )
+        if "#" in path and layers == [path]:
+            raise ArgumentError(f"there is no rollout of {path}: the order of the calls of one module is not known")
         return RolloutMap([maps[name] for name in layers[: layers.index(path) + 1]])
 
     return DerivedMaps("rollout", maps, derive)
@@ -186,12 +179,8 @@ def projection_layer(module: nn.Module, path: str, parents: Mapping[str, nn.Modu
     advice = "give it as norms({path: layer})"
     for part, _ in (*module.named_children(), *module.named_parameters(recurse=False)):
         refuse((BETWEEN.search(part), f"norms of {name} are not known: {part!r} changes what is projected"))
-    refuse(
-        (
-            "sigmoid" in used_globals(type(module)),
-            f"norms of {name} are not known: its code uses a sigmoid, which may gate what is projected",
-        )
-    )
+    if "sigmoid" in used_globals(type(module)):
+        raise ArgumentError(f"norms of {name} are not known: its code uses a sigmoid, which may gate what is projected")
     layers = [getattr(module, attribute, None) for attribute in NAMES]
     if not any(linear_weight(layer) is not None for layer in layers) and path:
         # BERT and its relatives: a sibling of the self-attention

@@ -114,13 +114,8 @@ class intervene(ModelIntervention):  # noqa: N801 - used like a function: with a
                 raise UnknownNameError(f"attention of {self._name}", str(path), attention_paths(self.paths))
             _checked_mapping(f"the changes of {path}", "{head: change}", heads)
             for owner in (path[:end] for end, letter in enumerate(path) if letter == "."):
-                refuse(
-                    (
-                        isinstance(modules.get(owner), FUSED_MODULE),
-                        f"no head of {path} could be changed: its attention is in {owner}",
-                    ),
-                    kind=UnseenError,
-                )
+                if isinstance(modules.get(owner), FUSED_MODULE):
+                    raise UnseenError(f"no head of {path} could be changed: its attention is in {owner}")
             own: dict[int, HeadChange] = {
                 _checked_head(path, head): _checked_change(path, head, change, means) for head, change in heads.items()
             }
@@ -174,16 +169,11 @@ class intervene(ModelIntervention):  # noqa: N801 - used like a function: with a
 
     def _check_call(self, module: nn.Module) -> None:
         """Raise if no attention was captured during the forward of a changed module."""
-        refuse(
-            (
-                getattr(module, "_is_replica", False),
-                (
-                    f"heads of {type(module).__name__} cannot be changed in replicas of nn.DataParallel: run the model "
-                    "itself"
-                ),
-            ),
-            kind=UnseenError,
-        )
+        if getattr(module, "_is_replica", False):
+            raise UnseenError(
+                f"heads of {type(module).__name__} cannot be changed in replicas of nn.DataParallel: run the model "
+                "itself"
+            )
         if self._calls.pop(module, 0) or module not in self._changes:
             return
         path = self.paths[module]
@@ -236,13 +226,8 @@ class head_means(ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used 
         return context
 
     def __getitem__(self, path: str) -> Tensor:
-        refuse(
-            (
-                path not in self._sums,
-                f"no attention of {path!r} ran; there are means of {', '.join(self._sums) or 'nothing'}",
-            ),
-            kind=UnseenError,
-        )
+        if path not in self._sums:
+            raise UnseenError(f"no attention of {path!r} ran; there are means of {', '.join(self._sums) or 'nothing'}")
         return (self._sums[path] / self._counts[path]).to(self._dtypes[path])
 
     def __iter__(self) -> Iterator[str]:

@@ -20,7 +20,7 @@ from attent.attention.backends.bands import Band, Lowered, lower_sides, split_in
 from attent.attention.backends.tiled import Tiles
 from attent.attention.base import LoweredSide, Pairs
 from attent.attention.call import Call, Prepared
-from attent.errors import ShapeError, refuse
+from attent.errors import ArgumentError, ShapeError
 from attent.ops.dropout import keep_mask
 from attent.ops.eligibility import without_autocast
 
@@ -211,22 +211,15 @@ class _HeadMix:
             :, self.own
         ]
         rows = function(weights)
-        refuse(
-            (
-                not isinstance(rows, Tensor),
-                f"the function of head {self.head} must return a tensor of weights, got {type(rows).__name__}",
+        if not isinstance(rows, Tensor):
+            raise ArgumentError(
+                f"the function of head {self.head} must return a tensor of weights, got {type(rows).__name__}"
             )
-        )
-        refuse(
-            (
-                rows.shape != weights.shape,
-                (
-                    f"the function of head {self.head} must return (B, n, Tk) = {tuple(weights.shape)}, got "
-                    f"{tuple(rows.shape)}"
-                ),
-            ),
-            kind=ShapeError,
-        )
+        if rows.shape != weights.shape:
+            raise ShapeError(
+                f"the function of head {self.head} must return (B, n, Tk) = {tuple(weights.shape)}, got "
+                f"{tuple(rows.shape)}"
+            )
         return rows.to(weights.dtype)
 
 

@@ -37,7 +37,7 @@ from attent.attention.capture.stack import (
     logits_of,
     output_layer,
 )
-from attent.errors import ArgumentError, ShapeError, UnseenError, check_known, refuse
+from attent.errors import ArgumentError, ShapeError, UnseenError, check_known
 
 Direction = Literal["denoise", "noise"]
 Inputs = Mapping[str, Any] | Tensor
@@ -126,13 +126,8 @@ class Experiment:
         shapes = [
             {key: tuple(value.shape) for key, value in side.items() if isinstance(value, Tensor)} for side in sides
         ]
-        refuse(
-            (
-                shapes[0] != shapes[1] or sides[0].keys() != sides[1].keys(),
-                f"clean and corrupt inputs must have the same shapes, got {shapes[0]} and {shapes[1]}",
-            ),
-            kind=ShapeError,
-        )
+        if shapes[0] != shapes[1] or sides[0].keys() != sides[1].keys():
+            raise ShapeError(f"clean and corrupt inputs must have the same shapes, got {shapes[0]} and {shapes[1]}")
         lengths = [shape[1] for key, shape in shapes[0].items() if key in ("input_ids", "inputs_embeds")]
         if self._positions is not None and lengths and output_layer(self.model) is not None:
             self._rows = [counted_from_start(number, lengths[0]) for number in self._positions]
@@ -208,10 +203,8 @@ class Experiment:
             ShapeError: it is not one number, or one for each pair.
         """
         value = torch.as_tensor(self.metric(output)).detach().cpu().double()
-        refuse(
-            (value.dim() > 1, f"the metric must be one number, or one for each pair, (B,), got {tuple(value.shape)}"),
-            kind=ShapeError,
-        )
+        if value.dim() > 1:
+            raise ShapeError(f"the metric must be one number, or one for each pair, (B,), got {tuple(value.shape)}")
         return value.reshape(-1)
 
     def batch_size(self, base: Record) -> int:
@@ -341,12 +334,8 @@ def recorded(
     source, own = inputs if direction == "denoise" else inputs[::-1]
     record = experiment.record(source, states=False)
     base = experiment.resumable(experiment.record(own, states=True))
-    refuse(
-        (
-            base.values.mean() == record.values.mean(),
-            f"the metric is {base.values.mean():.4g} for both inputs: no patch has an effect",
-        )
-    )
+    if base.values.mean() == record.values.mean():
+        raise ArgumentError(f"the metric is {base.values.mean():.4g} for both inputs: no patch has an effect")
     return base, record
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attent.attention.capture.coverage import attention_paths, module_paths
 from attent.attention.capture.derived_maps import linear_weight, projection_layer
-from attent.errors import ArgumentError, check_index, refuse
+from attent.errors import ArgumentError, check_index
 
 Wrap = Callable[[Tensor], Any]
 # The id of a token, or one for each sequence, (B,).
@@ -125,22 +125,14 @@ class LayerStack:
                     hooks.enter_context(layer.register_forward_hook(keep_output))
             hooks.enter_context(self._logits_at(rows))
             run.output = self.model(**arguments)
-        refuse(
-            (
-                {len(run.contexts), *([len(run.inputs), len(run.attention)] if states else [])} != {len(self.layers)},
-                f"layers of {type(self.model).__name__} do not run one after another, each once",
-            )
-        )
+        if {len(run.contexts), *([len(run.inputs), len(run.attention)] if states else [])} != {len(self.layers)}:
+            raise ArgumentError(f"layers of {type(self.model).__name__} do not run one after another, each once")
         for layer, output in enumerate(run.attention):
             projected = run.contexts[layer]
             if self.has_projection_inside(layer):
                 projected = nn.functional.linear(projected, self.weight(layer), self.bias(layer))
-            refuse(
-                (
-                    not is_near(projected, output),
-                    f"the output of {self.paths[layer]} is not the projection of its contexts alone",
-                )
-            )
+            if not is_near(projected, output):
+                raise ArgumentError(f"the output of {self.paths[layer]} is not the projection of its contexts alone")
         return run
 
     def resume(
@@ -259,12 +251,8 @@ def counted_from_start(position: int, length: int) -> int:
     Raises:
         ArgumentError: a sequence of this length has no such position.
     """
-    refuse(
-        (
-            not -length <= position < length,
-            f"a position of {length} tokens must be from {-length} to {length - 1}, got {position}",
-        )
-    )
+    if not -length <= position < length:
+        raise ArgumentError(f"a position of {length} tokens must be from {-length} to {length - 1}, got {position}")
     return position % length
 
 
@@ -324,10 +312,6 @@ def _head_count(attention: nn.Module, model: nn.Module) -> int:
     config: Any = getattr(attention, "config", None) or getattr(model, "config", None)
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     heads: Any = getattr(config, "num_attention_heads", None)
-    refuse(
-        (
-            not isinstance(heads, int),
-            f"the number of heads of {type(model).__name__} is not known: its config does not name it",
-        )
-    )
+    if not isinstance(heads, int):
+        raise ArgumentError(f"the number of heads of {type(model).__name__} is not known: its config does not name it")
     return heads

@@ -37,7 +37,7 @@ from attent.attention.capture.stack import Token
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.contributions import HeadOutputs
 from attent.attention.maps.statistics import TokenStatistics, token_statistics
-from attent.errors import ArgumentError, UnseenError, refuse
+from attent.errors import ArgumentError, UnseenError
 
 WATCHERS: list[watch] = []
 
@@ -77,9 +77,8 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
     def __init__(
         self, model: nn.Module, *, gradients: bool = False, own_thread: bool = False, inputs: bool = False
     ) -> None:
-        refuse(
-            (not isinstance(model, nn.Module), f"watch takes a model, a torch.nn.Module, got {type(model).__name__}")
-        )
+        if not isinstance(model, nn.Module):
+            raise ArgumentError(f"watch takes a model, a torch.nn.Module, got {type(model).__name__}")
         self._name = type(model).__name__
         self._paths = module_paths(model)
         self._pending: list[tuple[str, AttentionMap]] = []  # reported, but not named yet
@@ -190,12 +189,8 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
             call = weights.call
             if call.sink is None:
                 weights.check_distribution("statistics of tokens")
-            refuse(
-                (
-                    not 1 <= prompt <= call.queries,
-                    f"prompt must be from 1 to the {call.queries} rows of {path}, got {prompt}",
-                )
-            )
+            if not 1 <= prompt <= call.queries:
+                raise ArgumentError(f"prompt must be from 1 to the {call.queries} rows of {path}, got {prompt}")
             with weights.tiles(range(prompt - 1, call.queries)) as tiles:
                 results[path] = token_statistics(call, tiles, prompt)
         return results

@@ -143,12 +143,8 @@ class AttentionMap(LazyMatrix):
         Raises:
             ArgumentError: n is not from 1 to Tk.
         """
-        refuse(
-            (
-                isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= self.call.keys,
-                f"n must be a whole number from 1 to Tk = {self.call.keys}, got {n!r}",
-            )
-        )
+        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= self.call.keys:
+            raise ArgumentError(f"n must be a whole number from 1 to Tk = {self.call.keys}, got {n!r}")
         with self.tiles() as tiles:
             keys, weights = statistics.top(self.call, tiles, n)
         return statistics.TopKeys(self.call.restore_axes(keys), self.call.restore_axes(weights))
@@ -257,9 +253,8 @@ class AttentionMap(LazyMatrix):
         Raises:
             ArgumentError: they are not.
         """
-        refuse(
-            (not self.is_distribution, f"the {statistic} requires a distribution, which {self.kind} weights are not")
-        )
+        if not self.is_distribution:
+            raise ArgumentError(f"the {statistic} requires a distribution, which {self.kind} weights are not")
 
 
 @dataclass(frozen=True)

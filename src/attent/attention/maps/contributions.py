@@ -15,7 +15,7 @@ from torch import Tensor
 from attent.attention import mask_info
 from attent.attention.base import Normalizer, Pairs, Weighting
 from attent.attention.call import Call
-from attent.errors import ArgumentError, ShapeError, refuse
+from attent.errors import ArgumentError, ShapeError
 
 
 @dataclass
@@ -61,9 +61,10 @@ class HeadOutputs:
         Raises:
             ArgumentError: dropout was applied to the weights.
         """
-        refuse(
-            (self.dropout, "gradients by weights under dropout mean little: call model.eval() before running the model")
-        )
+        if self.dropout:
+            raise ArgumentError(
+                "gradients by weights under dropout mean little: call model.eval() before running the model"
+            )
         if gradient is None:
             gradient = torch.zeros((), dtype=call.accumulation_dtype, device=call.device).expand(
                 call.batch, call.heads, call.queries, 1
@@ -92,19 +93,13 @@ class Contribution(Weighting):
     def values(self) -> Tensor:
         """The values of every head, (B, H, Tk, Dv); zeros at keys that no query sees if they hold NaN or infinities."""
         call, value = self.call, self.value()
-        refuse(
-            (
-                (
-                    value.shape[:-1].numel()
-                    not in (
-                        call.batch * call.key_heads * call.keys,
-                        call.batch * call.heads * call.keys,
-                    )
-                ),
-                f"values of {call.batch} sequences and {call.keys} keys have the shape {tuple(value.shape)}",
-            ),
-            kind=ShapeError,
-        )
+        if value.shape[:-1].numel() not in (
+            call.batch * call.key_heads * call.keys,
+            call.batch * call.heads * call.keys,
+        ):
+            raise ShapeError(
+                f"values of {call.batch} sequences and {call.keys} keys have the shape {tuple(value.shape)}"
+            )
         value = call.repeat_kv(value.reshape(call.batch, -1, call.keys, value.shape[-1])).to(call.accumulation_dtype)
         visible = None if bool(value.sum().isfinite()) else mask_info.visible_keys_of(call)
         return value if visible is None else value.masked_fill(~visible[..., None], 0.0)
@@ -140,13 +135,10 @@ class ValueNorms(Contribution):
         if self.projection is not None:
             heads, width = values.shape[1], values.shape[3]
             weight = self.projection()
-            refuse(
-                (
-                    weight.shape[1] != heads * width,
-                    f"the output projection takes {weight.shape[1]} features, and {heads} heads have {width} each",
-                ),
-                kind=ShapeError,
-            )
+            if weight.shape[1] != heads * width:
+                raise ShapeError(
+                    f"the output projection takes {weight.shape[1]} features, and {heads} heads have {width} each"
+                )
             weights = weight.detach().to(values.dtype).unflatten(1, (heads, width)).transpose(0, 1)  # (H, E, Dv)
             # W = QR, and Q changes no norm: nothing is as large as H · Tk · E
             values = values @ torch.linalg.qr(weights, mode="r").R.mT

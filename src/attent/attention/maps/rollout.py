@@ -40,16 +40,11 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
     refuse((not calls, "rollout needs the map of at least one layer"))
     call = calls[0]
     shapes = {(layer.batch, layer.queries, layer.keys, layer.axes) for layer in calls}
-    refuse(
-        (
-            len(shapes) > 1 or call.queries != call.keys,
-            (
-                "rollout needs self-attention maps (B, H, T, T) of one shape, got "
-                f"{', '.join(str(weights.shape) for weights in maps)}"
-            ),
-        ),
-        kind=ShapeError,
-    )
+    if len(shapes) > 1 or call.queries != call.keys:
+        raise ShapeError(
+            "rollout needs self-attention maps (B, H, T, T) of one shape, got "
+            f"{', '.join(str(weights.shape) for weights in maps)}"
+        )
     for weights in maps:
         weights.check_distribution("rollout")
     selected = torch.as_tensor(rows, device=call.device).reshape(-1).long()

@@ -263,13 +263,8 @@ def even_spans(length: int, count: int, name: str) -> list[Span]:
     Raises:
         ShapeError: the length has fewer positions.
     """
-    refuse(
-        (
-            isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= length,
-            f"{name} must be a whole number from 1 to {length}, got {count!r}",
-        ),
-        kind=ShapeError,
-    )
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= length:
+        raise ShapeError(f"{name} must be a whole number from 1 to {length}, got {count!r}")
     return [(part * length // count, (part + 1) * length // count) for part in range(count)]
 
 

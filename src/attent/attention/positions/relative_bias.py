@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention.base import Pairs, Position
-from attent.errors import ShapeError, refuse
+from attent.errors import ArgumentError, ShapeError
 
 
 class RelativeBias(Position):
@@ -32,12 +32,8 @@ class RelativeBias(Position):
     def __init__(self, heads: int, buckets: int = 32, maximum_distance: int = 128, bidirectional: bool = True) -> None:
         super().__init__()
         one_way = buckets // 2 if bidirectional else buckets
-        refuse(
-            (
-                one_way < 2 or maximum_distance <= one_way // 2,
-                f"relative_bias cannot distribute {buckets} buckets over {maximum_distance} tokens",
-            )
-        )
+        if one_way < 2 or maximum_distance <= one_way // 2:
+            raise ArgumentError(f"relative_bias cannot distribute {buckets} buckets over {maximum_distance} tokens")
         self.heads, self.buckets, self.maximum_distance, self.bidirectional = (
             heads,
             buckets,

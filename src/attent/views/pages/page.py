@@ -128,13 +128,10 @@ def _page_of(scene: Scene, size: float) -> Page:
     """Return the page of a scene, with at most `size` MiB."""
     script, style = bundle("page"), web_file("tokens.css") + web_file("attention.css")
     room = size * MEBIBYTE - len(script.encode()) - len(style.encode()) - OVERHEAD
-    refuse(
-        (
-            room <= 0,
-            f"size must leave room for the program, which takes {1 - room / MEBIBYTE / size:.1f} times the {size:g} "
-            "MiB",
+    if room <= 0:
+        raise ArgumentError(
+            f"size must leave room for the program, which takes {1 - room / MEBIBYTE / size:.1f} times the {size:g} MiB"
         )
-    )
     payload = build_payload(scene, room)
     packs = (f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in payload.packs.items())
     # prevents tokens from closing the element around the description
