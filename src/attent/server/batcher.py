@@ -75,7 +75,7 @@ class Batcher:
         self._settings, self._observe, self._prepare, self._group = settings, observe, prepare, group
         self._queue: list[Sentence] = []
         # for each group in the queue: the number of batches before its last one, or before it came
-        self._batches, self._turns = 0, dict[Hashable, int]()
+        self._batches, self._last_batches = 0, dict[Hashable, int]()
         self._condition = threading.Condition()
         self._is_closing, self.running = False, 0
         self._pace = [0.01 / settings.batch]
@@ -259,10 +259,10 @@ class Batcher:
         oldest: dict[Hashable, Sentence] = {}
         for sentence in self._queue:
             oldest.setdefault(self._group(sentence.work), sentence)
-        self._turns = {group: self._turns.get(group, self._batches) for group in oldest}
-        group = min(oldest, key=self._turns.__getitem__)
+        self._last_batches = {group: self._last_batches.get(group, self._batches) for group in oldest}
+        group = min(oldest, key=self._last_batches.__getitem__)
         self._batches += 1
-        self._turns[group] = self._batches
+        self._last_batches[group] = self._batches
         return oldest[group]
 
     @staticmethod

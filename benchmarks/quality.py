@@ -1,0 +1,167 @@
+"""Changes to a recipe as cells: trained on one core each for a fixed number of tokens, and judged on validation.
+
+scripts/bench quality train DIR NAME… [--share short] [--seeds 1 2] [--cores 0 1]
+scripts/bench quality table DIR
+
+A cell is a change of configs/multi30k-tiny.toml with a seed. Its updates are given, not its minutes, so that a slow
+machine changes nothing: `full` are the updates of an hour on one core (see benchmarks/results/quality.md), `short` a
+third of them, which only tells what diverges. `train` trains the cells that are missing, one pinned to each core named,
+and continues those that were interrupted; each is judged when it is done: loss and BLEU (tokenized, beam 5, over all
+1,014 validation pairs), kept in DIR/cells.jsonl. `table` prints them: the mean over seeds, and the difference from the
+recipe with the same seeds and updates, with a 95 % interval of a paired bootstrap over the lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import torch
+from _report import machine_info
+from _sides import head, table
+
+from attent.alignment.ablation import resampled_sums
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.evaluation import BleuJudge, bleu_metric, loss
+from attent.tasks.translation.translator import load
+from attent.text.readers import read_lines
+
+RECIPE = Path(__file__).parents[1] / "configs" / "multi30k-tiny.toml"
+UPDATES = {"full": 10_000, "short": 3_333}
+# The changes, by name.
+CHANGES: dict[str, tuple[str, ...]] = {
+    "recipe": (),
+    "decay 0.03": ("training.weight_decay=0.03",),
+    "decay 0.1": ("training.weight_decay=0.1",),
+    "decay 0.3": ("training.weight_decay=0.3",),
+    "decay 1": ("training.weight_decay=1.0",),
+    "dropout 0.1": ("model.dropout=0.1",),
+}
+SEARCH = SearchSettings(beam=5)
+VALIDATION = ("tok/val.lc.norm.tok.en.gz", "tok/val.lc.norm.tok.de.gz")
+
+
+def train_cell(folder: Path, data: Path, name: str, share: str, seed: int, core: int) -> dict[str, Any]:
+    """Train a cell, continuing it if it was interrupted, and return its row."""
+    run = folder / f"{name.replace(' ', '-')}-{share}-{seed}"
+    # the recipe ends by the clock
+    changes = [f"--set={change}" for change in (*CHANGES[name], "training.minutes=100000")]
+    new = ("--config", RECIPE, "--data", data, "--out", run, "--updates", UPDATES[share], "--seed", seed, *changes)
+    options = ("--resume", run) if run.exists() else new
+    command = ["taskset", "-c", core, sys.executable, "-m", "attent", "train", *options, "--threads", 1]
+    with (folder / f"{run.name}.log").open("a") as log:
+        subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log)
+    return {"name": name, "share": share, "seed": seed, **judged(run, data)}
+
+
+def judged(run: Path, data: Path) -> dict[str, Any]:
+    """Return the scores of a run on the validation pairs, with the statistics of each line's BLEU."""
+    pairs = list(zip(*(read_lines(data / side) for side in VALIDATION), strict=True))
+    translator = load(run)
+    judge = BleuJudge(translator, pairs, "none", SEARCH)
+    statistics = judge.statistics()
+    outcome = json.loads((run / "config.json").read_text("utf-8"))["training"]["outcome"]
+    return {
+        "loss": loss(translator.score(judge.pairs)),
+        "bleu": float(judge.metric.score(statistics.sum(0, keepdims=True))[0]),
+        "minutes": outcome["seconds"] / 60,
+        "precision": outcome["precision"],
+        "machine": machine_info(),
+        "statistics": statistics.tolist(),
+    }
+
+
+def rows_in(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the cells that are done."""
+    file = folder / "cells.jsonl"
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+
+
+def train(
+    folder: Path, data: Path, names: Sequence[str], share: str, seeds: Sequence[int], cores: Sequence[int]
+) -> None:
+    """Train the cells that are missing, seed by seed, one on each core."""
+    folder.mkdir(parents=True, exist_ok=True)
+    done = {(row["name"], row["share"], row["seed"]) for row in rows_in(folder)}
+    cells = [(name, share, seed) for seed in seeds for name in names if (name, share, seed) not in done]
+    idle: SimpleQueue[int] = SimpleQueue()
+    for core in cores:
+        idle.put(core)
+
+    def run(cell: tuple[str, str, int]) -> None:
+        core = idle.get()
+        try:
+            row = train_cell(folder, data, *cell, core)
+        finally:
+            idle.put(core)
+        with (folder / "cells.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(f"{row['name']}, seed {row['seed']}: loss {row['loss']:.3f}, BLEU {row['bleu']:.2f}", file=sys.stderr)
+
+    with ThreadPoolExecutor(len(cores)) as pool:
+        list(pool.map(run, cells))
+
+
+def show(folder: Path) -> None:
+    """Print the table of all cells."""
+    rows = rows_in(folder)
+    metric: Any = bleu_metric("none", lowercase=False)
+
+    def bleu_of(sums: np.ndarray) -> np.ndarray:
+        return np.array([metric._compute_score_from_stats(row).score for row in np.rint(sums).astype(int).tolist()])
+
+    head("Changes of the recipe, validation")
+    lines = []
+    for name, share in dict.fromkeys((row["name"], row["share"]) for row in rows):
+        own = {row["seed"]: row for row in rows if (row["name"], row["share"]) == (name, share)}
+        base = {row["seed"]: row for row in rows if (row["name"], row["share"]) == ("recipe", share)}
+        differences = [
+            bleu_of(resampled_sums(np.array(own[seed]["statistics"])))
+            - bleu_of(resampled_sums(np.array(base[seed]["statistics"])))
+            for seed in own.keys() & base.keys()
+        ]
+        interval = "" if name == "recipe" or not differences else _interval(np.mean(differences, 0))
+        means = [np.mean([row[key] for row in own.values()]) for key in ("loss", "bleu", "minutes")]
+        seeds = " ".join(map(str, sorted(own)))
+        lines.append(
+            [name, f"{UPDATES[share]:,}", seeds, f"{means[0]:.3f}", f"{means[1]:.2f}", interval, f"{means[2]:.0f}"]
+        )
+    table(["change", "updates", "seeds", "loss", "BLEU", "difference (95 %)", "minutes"], lines)
+
+
+def _interval(differences: np.ndarray) -> str:
+    low, high = np.percentile(differences, (2.5, 97.5))
+    return f"{differences.mean():+.2f} ({low:+.2f} to {high:+.2f})"
+
+
+def main() -> None:
+    """Train cells, or print their table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    trainer, printer = commands.add_parser("train"), commands.add_parser("table")
+    trainer.add_argument("folder", type=Path)
+    trainer.add_argument("names", nargs="+", choices=CHANGES, metavar="NAME")
+    trainer.add_argument("--share", choices=UPDATES, default="short")
+    trainer.add_argument("--seeds", type=int, nargs="+", default=[1])
+    trainer.add_argument("--cores", type=int, nargs="+", default=[0, 1])
+    trainer.add_argument("--data", type=Path, default=Path(os.environ.get("ATTENT_DATA", ".")) / "multi30k")
+    printer.add_argument("folder", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.command == "train":
+        train(options.folder, options.data, options.names, options.share, options.seeds, options.cores)
+    else:
+        show(options.folder)
+
+
+if __name__ == "__main__":
+    main()
