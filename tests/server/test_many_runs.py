@@ -247,6 +247,23 @@ def test_a_sentence_that_cannot_be_translated_further_fails_alone(
     assert str(results[1]).endswith("no room for it")
 
 
+@pytest.mark.skipif(not system.IS_LINUX, reason="other systems reclaim pages of files on their own")
+def test_weights_that_were_read_to_be_checked_leave_the_memory_once(
+    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = list[torch.Tensor]()
+    monkeypatch.setattr("attent.server.catalog.give_back", released.append)
+    catalog.reload()
+    assert not released
+    entry = catalog.entries[0]
+    catalog.load(entry)
+    catalog.reload()
+    model = catalog.use(entry).translator.model
+    assert {id(tensor) for tensor in released} == {id(parameter) for parameter in model.parameters()}
+    catalog.reload()
+    assert len(released) == len([*model.parameters()])
+
+
 def test_languages_take_turns() -> None:
     order, are_queued = list[str](), threading.Event()
 

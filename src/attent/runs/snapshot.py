@@ -5,8 +5,8 @@ only contains files that did not change during copying, as verified by a stamp, 
 folder.
 """
 
-import hashlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from attent.errors import DataError, RunError, reraise
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import HIDDEN, LOG
 from attent.runs.folder import MAX_HASHED, MODEL
-from attent.runs.weights import FILES, metadata_of
+from attent.runs.weights import FILES, digest, metadata_of
 from attent.text.tokenizer import MAX_FILE
 
 # For each file: name, device, inode, size in bytes, and the times of the last change of content and of inode in
@@ -86,8 +86,10 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
     if not any(name == CONFIG for name, *_ in stamp):
         # raises an error with the reason
         read_config(path)
-    # a file written after this has a different time than in the stamp
-    time.sleep(TICK)
+    newest = max((time_ns for *_, modified, changed in stamp for time_ns in (modified, changed)), default=0)
+    if time.time_ns() - newest < 1e9:
+        # a file written after this has a different time than in the stamp
+        time.sleep(TICK)
     with ExitStack() as stack:
         with reraise(RunError, f"{path} cannot be copied for serving", OSError):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="attent-run-", ignore_cleanup_errors=True))
@@ -102,9 +104,9 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
                 target = stack.enter_context(
                     _unlinked(copy / name, size) if name.endswith(WEIGHTS) else (copy / name).open("wb")
                 )
-                digest = _copy(path / name, tuple(identity), target, is_hashed=size > MAX_HASHED)
+                _copy(path / name, tuple(identity), target)
                 # smaller files are checked when they are read
-                if digest is not None and digests.get(name, digest) != digest:
+                if size > MAX_HASHED and name in digests and digest(copy / name) != digests[name]:
                     raise RunError(f"{path / name} is damaged: its SHA-256 does not match digests in {path / CONFIG}")
                 if name == CONFIG:
                     # a damaged config is refused when it is read
@@ -134,12 +136,11 @@ def weight_sizes(path: Path) -> list[int]:
 
 
 def forget_pages(copy: Path) -> None:
-    """Remove the weights of a copy from the page cache, except pages that are mapped.
-
-    Pages that are not on disk yet are written, and removed by a later call.
-    """
+    """Write the weights of a copy to the disk, and remove them from the page cache, except pages that are mapped."""
     for file in copy.glob(f"*{WEIGHTS}"):
         with file.open("rb") as weights:
+            # pages that are not on disk yet cannot leave the memory
+            os.fsync(weights.fileno())
             _forget(weights)
 
 
@@ -149,17 +150,13 @@ def _forget(file: IO[bytes]) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hashed: bool) -> str | None:
-    """Copy a file, check that it has the given identity, and return its SHA-256 if requested."""
-    hasher = hashlib.sha256() if is_hashed else None
+def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes]) -> None:
+    """Copy a file, and check that it has the given identity."""
     try:
         with open_regular(source) as file:
             # check before copying too, so that a file being written is not copied in vain
             if is_same := _identity(os.fstat(file.fileno())) == identity:
-                while chunk := file.read(CHUNK):
-                    target.write(chunk)
-                    if hasher is not None:
-                        hasher.update(chunk)
+                shutil.copyfileobj(file, target, CHUNK)
                 is_same = _identity(os.fstat(file.fileno())) == identity
                 if source.suffix == WEIGHTS:
                     _forget(file)
@@ -168,10 +165,6 @@ def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hash
     if not is_same:
         raise UnsettledError(f"{source} changed while it was read")
     target.flush()
-    # pages that are not on disk yet cannot leave the memory
-    if source.suffix == WEIGHTS:
-        os.fsync(target.fileno())
-    return None if hasher is None else hasher.hexdigest()
 
 
 def _unlinked(path: Path, size: int) -> IO[Any]:

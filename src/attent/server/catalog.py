@@ -4,12 +4,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from attent import devices
 from attent.errors import ArgumentError, AttentError, RunError
+from attent.ops.mapped import give_back, is_mapped
 from attent.runs.config import CONFIG, read_config
 from attent.runs.snapshot import (
     Stamp,
@@ -89,6 +90,7 @@ class RunEntry:
         run: the loaded run; None if it is not in memory.
         used: the time when a request last used it, in seconds on the monotonic clock.
         attempt: the attempts to load a changed run; None if it has not changed.
+        is_settled: whether the weights that loading has read, and searches do not need, have left the memory.
         copy: the copy of the folder from which the run is loaded, and its stamp; None if there is none.
         files: keeps the copy.
     """
@@ -101,6 +103,7 @@ class RunEntry:
     run: ServedRun | None = None
     used: float = 0.0
     attempt: _Attempt | None = None
+    is_settled: bool = False
     copy: tuple[Stamp, Path] | None = None
     files: ExitStack = field(default_factory=ExitStack)
 
@@ -249,10 +252,16 @@ class RunCatalog:
             with self._lock:
                 if entry.run is not None:
                     self._reload(entry, entry.run, stamp_of(entry.path))
-        with self._lock:
-            for entry in self._cold:
-                if entry.copy is not None:
+        for entry in self._cold:
+            if entry.copy is not None:
+                # OSError: a load has replaced the copy
+                with suppress(OSError):
                     forget_pages(entry.copy[1])
+            if entry.run is not None and not entry.is_settled:
+                entry.is_settled = True
+                for parameter in filter(is_mapped, entry.run.translator.model.parameters()):
+                    give_back(parameter)
+        with self._lock:
             self._make_room(0)
 
     def _reload(self, entry: RunEntry, run: ServedRun, stamp: Stamp) -> None:
@@ -305,14 +314,12 @@ class RunCatalog:
                 translator = self._load(copy)
             if entry.glossary:
                 check_terms(entry.glossary, translator.target_tokenizer)
-            entry.run = ServedRun(entry.path, *pair, translator, stamp)
+            entry.run, entry.is_settled = ServedRun(entry.path, *pair, translator, stamp), False
             self.loads += 1
             # a run of the folder may leave the memory, and is then loaded from this copy again
-            if entry in self._cold:
-                forget_pages(copy)
-                if is_new:
-                    entry.files.close()
-                    entry.files, entry.copy = files.pop_all(), (stamp, copy)
+            if entry in self._cold and is_new:
+                entry.files.close()
+                entry.files, entry.copy = files.pop_all(), (stamp, copy)
 
     def _make_room(self, size: int) -> None:
         """Remove the least recently used runs of the folder from memory until `size` bytes fit the limit."""
