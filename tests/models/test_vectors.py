@@ -66,7 +66,7 @@ def test_all_parameters_are_trained_and_no_source_is_a_token(settings: ModelSett
     assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in model.parameters())
     assert [*model.embeddings] == ["target"]
     assert not model.batch_invariant
-    assert model.packed_decoder(vectors, LENGTHS, 4) is None
+    assert not model.packed_decoders(vectors, LENGTHS, 4)
 
 
 def test_maps_have_a_column_for_each_vector() -> None:

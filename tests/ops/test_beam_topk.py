@@ -1,7 +1,9 @@
+import math
+
 import pytest
 import torch
 
-from attent.ops.beam_topk import beam_topk, beam_topk_of_logits, log_softmax
+from attent.ops.beam_topk import beam_topk, beam_topk_of_logits, log_mean_softmax, log_softmax
 from attent.text.tokenizer import BOS, EOS, PAD
 
 
@@ -58,7 +60,7 @@ def test_what_is_no_number_ends() -> None:
     assert positions.tolist() == [[EOS]]
 
 
-@pytest.mark.usefixtures("level")
+@pytest.mark.usefixtures("way")
 def test_the_log_softmax_is_the_one_that_is_added_up() -> None:
     prefix_scores, logits = -torch.rand(35, 1), torch.randn(35, 301) * 5
     expected = beam_topk_of_logits(prefix_scores, logits.clone()[:, None], (PAD, BOS), EOS)
@@ -67,3 +69,16 @@ def test_the_log_softmax_is_the_one_that_is_added_up() -> None:
     log_probs[:, [PAD, BOS]] = -torch.inf
     assert all(map(torch.equal, beam_topk(prefix_scores, log_probs[:, None]), expected))
     assert log_softmax(torch.full((1, 37), torch.nan)).isnan().all()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("size", [1, 7, 16, 4001])
+def test_the_mean_of_softmax(size: int) -> None:
+    torch.manual_seed(0)
+    for count in (2, 5):
+        logits = 30 * torch.randn(count, 21, size)
+        logits[0, 3, 0] = torch.nan
+        logits[:, 4] *= 10
+        expected = logits.double().log_softmax(-1).logsumexp(0) - math.log(count)
+        actual = log_mean_softmax(logits.clone())
+        torch.testing.assert_close(actual.double(), expected, atol=1e-4, rtol=1e-5, equal_nan=True)

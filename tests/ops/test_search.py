@@ -76,7 +76,7 @@ def check(
     if constraints is None:
         constraints = Constraints.of(torch.randint(1, 14, (count,)), minimum_length=settings.minimum_length)
     with torch.inference_mode():
-        assert model.packed_decoder(source, lengths, int(constraints.limits.max()) + 1) is not None
+        assert model.packed_decoders(source, lengths, int(constraints.limits.max()) + 1)
     result = search(model, source, lengths, constraints, settings)
     assert result == step_by_step(model, source, lengths, constraints, settings)
     return result
@@ -183,15 +183,15 @@ def test_what_it_does_not_compute_is_searched_step_by_step(monkeypatch: pytest.M
 
     model, (source, lengths) = make({"position": "learned"}, 3.0), sources(3)
     with watch(model):
-        assert model.packed_decoder(source, lengths, 5) is None
+        assert not model.packed_decoders(source, lengths, 5)
     # there are 101 positions
-    assert model.packed_decoder(source, lengths, 101) is not None
-    assert model.packed_decoder(source, lengths, 102) is None
-    assert model.packed_decoder(source, torch.tensor([3, 0, 2]), 5) is None
-    assert make({"normalizer": "sparsemax"}).packed_decoder(source, lengths, 5) is None
-    assert OwnOutput(model.settings, 13, 37).eval().packed_decoder(source, lengths, 5) is None
+    assert model.packed_decoders(source, lengths, 101)
+    assert not model.packed_decoders(source, lengths, 102)
+    assert not model.packed_decoders(source, torch.tensor([3, 0, 2]), 5)
+    assert not make({"normalizer": "sparsemax"}).packed_decoders(source, lengths, 5)
+    assert not OwnOutput(model.settings, 13, 37).eval().packed_decoders(source, lengths, 5)
     model = make({}, 3.0)
-    monkeypatch.setattr(model, "packed_decoder", None)
+    monkeypatch.setattr(model, "packed_decoders", None)
     search(model, source, lengths, Constraints.of(lengths, no_repeat_ngram=2))
     monkeypatch.setattr(searching, "LONGEST_PACKED", 8)
     search(model, source, lengths, Constraints.of(torch.full((3,), 9)))
@@ -200,12 +200,12 @@ def test_what_it_does_not_compute_is_searched_step_by_step(monkeypatch: pytest.M
 @torch.inference_mode()
 def test_a_prompt_counts_no_log_probability() -> None:
     model, (source, lengths) = make({}, 3.0), sources(7)
-    decoder = model.packed_decoder(source, lengths, 6)
-    assert decoder is not None
+    decoders = model.packed_decoders(source, lengths, 6)
+    assert decoders
     logits = model.output(model.step(model.start(model.encode(source, lengths)), torch.full((7,), BOS))[0])
     for limits in (torch.full((7,), 5), torch.full((7,), 1)):
         both = [Limits(limits, torch.full((7, 1), 9), 0, (1.0,) * 7, prompt) for prompt in (0, 1)]
-        counted, free = (packed_search(decoder, each, 1, 1, (PAD, BOS, EOS)) for each in both)
+        counted, free = (packed_search(decoders, each, 1, 1, (PAD, BOS, EOS)) for each in both)
         log_probs = logits.log_softmax(-1)[:, 9].tolist()
         for [(tokens, total)], [(same, less)], forced in zip(counted, free, log_probs, strict=True):
             assert tokens == same and tokens[0] == 9
@@ -215,9 +215,9 @@ def test_a_prompt_counts_no_log_probability() -> None:
 @torch.inference_mode()
 def test_a_prefix_outside_the_vocabulary_is_refused() -> None:
     model, (source, lengths) = make({}), sources(1)
-    decoder = model.packed_decoder(source, lengths, 3)
-    assert decoder is not None
+    decoders = model.packed_decoders(source, lengths, 3)
+    assert decoders
     for token in (-1, 37):
         limits = Limits(torch.tensor([2]), torch.tensor([[token]]), 0, (1.0,) * 4)
         with pytest.raises(ArgumentError, match="from 0 to 36"):
-            packed_search(decoder, limits, 1, 1, (PAD, BOS, EOS))
+            packed_search(decoders, limits, 1, 1, (PAD, BOS, EOS))

@@ -176,12 +176,12 @@ class EncoderDecoder(Model, ABC, Generic[S]):
     def step(self, state: S, tokens: Tensor) -> tuple[StepFeatures, S]:
         """Return the features (B, E) of one more token (B,), and the state that includes it."""
 
-    def packed_decoder(self, source: Tensor, lengths: Lengths, steps: int) -> PackedDecoder | None:
-        """Encode a source for a search of this many steps in the compiled library.
+    def packed_decoders(self, source: Tensor, lengths: Lengths, steps: int) -> Sequence[PackedDecoder]:
+        """Encode a source for a search of this many steps in the compiled library, by one decoder or an ensemble's.
 
-        None if the library cannot compute the model in its current state.
+        There are none if the library cannot compute the model in its current state.
         """
-        return None
+        return ()
 
     def output(self, features: Tensor) -> Tensor:
         """Return the logits (…, V) of the next token from features (…, E)."""

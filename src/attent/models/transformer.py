@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -148,7 +148,7 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         features, written = self.decoder(features, state.written, state.source, state.lengths)
         return features[:, 0], replace(state, length=state.length + 1, written=written)
 
-    def packed_decoder(self, source: Tensor, lengths: Lengths, steps: int) -> PackedDecoder | None:
+    def packed_decoders(self, source: Tensor, lengths: Lengths, steps: int) -> Sequence[PackedDecoder]:
         # a subclass may step differently
         if (
             type(self) is not Transformer
@@ -156,11 +156,12 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
             or not packed_linear.is_batch_invariant(self.to_logits)
             or not transformer_packing.has_packed_form(self.encoder)
         ):
-            return None
+            return ()
         state = self.start(self.encode(source, lengths))
         if not isinstance(state, IncrementalState):
-            return None
-        return transformer_packing.packed_decoder(self.decoder, self.target_embedding, self.to_logits, state, steps)
+            return ()
+        packed = transformer_packing.packed_decoder(self.decoder, self.target_embedding, self.to_logits, state, steps)
+        return () if packed is None else (packed,)
 
     def _start(self, memory: Memory) -> TransformerState:
         source = tuple(layer.cross_attention.remember(memory.features) for layer in self.decoder.layers)

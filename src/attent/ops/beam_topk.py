@@ -4,6 +4,8 @@ Of two continuations with the same log-probability, the one of the better hypoth
 lower token id. A search's result therefore does not depend on the other sentences in the batch.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -51,6 +53,19 @@ def log_softmax(logits: Tensor) -> Tensor:
         return logits.log_softmax(-1)
     native.run("attent_log_softmax", (logits,), *logits.shape)
     return logits
+
+
+def log_mean_softmax(logits: Tensor) -> Tensor:
+    """Return the logarithm of the mean of the softmax of M models' logits, (M, …, V) → (…, V).
+
+    Of one model, these are its logits. They are overwritten.
+    """
+    if len(logits) == 1:
+        return logits[0]
+    if not _can_run_native(logits):
+        return logits.log_softmax(-1).logsumexp(0) - math.log(len(logits))
+    native.run("attent_log_mean_softmax", (logits,), len(logits), logits[0, ..., 0].numel(), logits.shape[-1])
+    return logits[0]
 
 
 def reference(scores: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:

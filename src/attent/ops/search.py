@@ -54,12 +54,12 @@ class Limits(NamedTuple):
 
 
 def search(
-    decoder: PackedDecoder, limits: Limits, beam: int, n_best: int, special: tuple[int, int, int]
+    decoders: Sequence[PackedDecoder], limits: Limits, beam: int, n_best: int, special: tuple[int, int, int]
 ) -> list[list[tuple[list[int], float]]]:
     """Return up to n_best hypotheses of each sentence as (tokens, log-probability), best first.
 
     Args:
-        decoder: the packed decoder with the state of the batch.
+        decoders: the packed decoders with their states of the batch; the distributions of several are averaged.
         limits: the limits of each sentence.
         beam: the number of hypotheses, K.
         n_best: the number of hypotheses to return, at most K.
@@ -69,39 +69,33 @@ def search(
         ArgumentError: a prefix has an id outside the vocabulary.
         MemoryError: the library ran out of memory.
     """
-    prefixes = limits.prefixes
-    if prefixes.numel() and not 0 <= int(prefixes.min()) <= int(prefixes.max()) < decoder.vocabulary:
+    prefixes, vocabulary = limits.prefixes, decoders[0].vocabulary
+    if prefixes.numel() and not 0 <= int(prefixes.min()) <= int(prefixes.max()) < vocabulary:
         raise ArgumentError(
-            f"a prefix has ids from 0 to {decoder.vocabulary - 1}, got {int(prefixes.min())} to {int(prefixes.max())}"
+            f"a prefix has ids from 0 to {vocabulary - 1}, got {int(prefixes.min())} to {int(prefixes.max())}"
         )
-    state, (table, scale, positions, angles), output, vocabulary, kind = decoder
     sentences, steps = len(limits.limits), len(limits.penalties) - 1
     tokens, lengths = (
         torch.empty(sentences, n_best, steps, dtype=torch.int64),
         torch.empty(sentences, n_best, dtype=torch.int64),
     )
     totals = torch.empty(sentences, n_best)
-    operands = (table, positions, *angles, state.stack.weights, output, state.memory, state.lengths)
+    addresses, sizes, factors = [], [], []
+    for state, (table, scale, positions, angles), output, _, kind in decoders:
+        tensors = table, positions, *angles, state.stack.weights, output, state.memory
+        addresses.append([0 if tensor is None else tensor.data_ptr() for tensor in tensors])
+        sizes.append([state.memory.shape[2], native_kind(kind), *state.stack.sizes])
+        factors.append([scale, *state.stack.numbers])
+    operands = (*map(torch.tensor, (addresses, sizes)), torch.tensor(factors, dtype=torch.float32))
     bounds = (
+        decoders[0].state.lengths,
         limits.limits.long().contiguous(),
         prefixes.long().contiguous(),
         torch.tensor(limits.penalties, dtype=torch.float64),
     )
-    sizes = (
-        sentences,
-        state.memory.shape[2],
-        vocabulary,
-        native_kind(kind),
-        beam,
-        n_best,
-        limits.minimum_length,
-        prefixes.shape[1],
-        limits.prompt_length,
-        steps,
-        *special,
-    )
-    numbers = (*sizes, *state.stack.sizes, scale, *state.stack.numbers)
-    native.run("attent_transformer_search", (*operands, *bounds, tokens, lengths, totals), *numbers)
+    numbers = (len(decoders), sentences, vocabulary, beam, n_best, limits.minimum_length, prefixes.shape[1])
+    others = (limits.prompt_length, steps, *special)
+    native.run("attent_transformer_search", (*operands, *bounds, tokens, lengths, totals), *numbers, *others)
     return [
         [(row[:length].tolist(), total) for row, length, total in zip(rows, ends, sums, strict=True) if length >= 0]
         for rows, ends, sums in zip(tokens.numpy(), lengths.tolist(), totals.tolist(), strict=True)

@@ -130,16 +130,16 @@ def search(
     """
     if not len(source):
         return []
-    longest, decoder = int(constraints.limits.max()), None
+    longest, decoders = int(constraints.limits.max()), ()
     if choose is None and not settings.sample and not constraints.no_repeat_ngram and longest <= LONGEST_PACKED:
-        decoder = model.packed_decoder(source, lengths, longest + 1)
-    if decoder is None:
+        decoders = model.packed_decoders(source, lengths, longest + 1)
+    if not decoders:
         return _search(model, source, lengths, constraints, settings, choose)
     penalties = _length_penalties(longest + 1, settings.length_penalty, settings.length_form)
     limits = Limits(
         constraints.limits, constraints.prefixes, constraints.minimum_length, penalties, constraints.prompt_length
     )
-    ended = packed_search(decoder, limits, settings.beam, settings.n_best, (PAD, BOS, EOS))
+    ended = packed_search(decoders, limits, settings.beam, settings.n_best, (PAD, BOS, EOS))
     return [[Hypothesis(tuple(tokens), total, penalties[len(tokens) + 1]) for tokens, total in best] for best in ended]
 
 

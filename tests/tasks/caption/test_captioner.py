@@ -73,7 +73,7 @@ def test_the_encoder_declines_the_packed_form(captioned: Run, light: Light) -> N
     captioner = load(captioned("transformer"))
     model = captioner.model
     assert not model.batch_invariant
-    assert model.packed_decoder(torch.zeros(1, 6, 4), torch.tensor([6]), 4) is None
+    assert not model.packed_decoders(torch.zeros(1, 6, 4), torch.tensor([6]), 4)
     pictures = light("right", 3)[None]
     packed = captioner.caption(pictures)
     # watched modules are not packed

@@ -89,3 +89,35 @@ static void log_softmax(const LogSoftmax& job, int64_t task, float*) {
     for (int64_t v = 0; v < job.vocabulary; ++v) logits[v] -= log_sum;
   }
 }
+
+// The logarithm of the mean of the models' softmax, in place of the first model's logits: m + log (Σ e^(x − m) / N), m the highest x.
+static void log_mean_softmax(const LogMeanSoftmax& job, int64_t task, float* log_sums) {
+  const int64_t end = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number, stride = job.number * job.vocabulary;
+  const float log_count = std::log(static_cast<float>(job.count));
+  for (int64_t i = task * ROWS; i < end; ++i) {
+    float* first = job.logits + i * job.vocabulary;
+    for (int64_t model = 0; model < job.count; ++model) log_sums[model] = log_of_sum(first + model * stride, job.vocabulary);
+    int64_t v = 0;
+    for (; v + LANES <= job.vocabulary; v += LANES) {
+      Vector highest = load(first + v) - log_sums[0], sum = {};
+      for (int64_t model = 1; model < job.count; ++model) {
+        const Vector x = load(first + model * stride + v) - log_sums[model];
+        highest = x > highest ? x : highest;
+      }
+      for (int64_t model = 0; model < job.count; ++model) {
+        const Vector shifted = load(first + model * stride + v) - log_sums[model] - highest;
+        sum += exponential(shifted < -87.0f ? broadcast(-87.0f) : shifted);
+      }
+      store(first + v, highest + (logarithm(sum) - log_count));
+    }
+    for (; v < job.vocabulary; ++v) {
+      float highest = first[v] - log_sums[0], sum = 0;
+      for (int64_t model = 1; model < job.count; ++model) {
+        const float x = first[model * stride + v] - log_sums[model];
+        highest = x > highest ? x : highest;
+      }
+      for (int64_t model = 0; model < job.count; ++model) sum += std::exp(first[model * stride + v] - log_sums[model] - highest);
+      first[v] = highest + (std::log(sum) - log_count);
+    }
+  }
+}

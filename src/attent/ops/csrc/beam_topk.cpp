@@ -23,6 +23,12 @@ struct LogSoftmax {
   int64_t number, vocabulary;
 };
 
+// Logits (count, number, vocabulary) of several models.
+struct LogMeanSoftmax {
+  float* logits;
+  int64_t count, number, vocabulary;
+};
+
 // Sentences of a task; rows of a task.
 constexpr int64_t SENTENCES = 4, ROWS = 16;
 
@@ -47,4 +53,13 @@ EXPORTED int attent_log_softmax(float* logits, int64_t number, int64_t vocabular
   const LogSoftmax job{logits, number, vocabulary};
   const auto task = DISPATCH(log_softmax, level);
   return run(job, task, (number + ROWS - 1) / ROWS, 0, threads, parallel);
+}
+
+// Replace the first of the logits (M, N, V) of M models by the logarithm of the mean of their softmax. A row with NaN becomes NaN.
+// Returns 0, or 1 if out of memory.
+EXPORTED int attent_log_mean_softmax(float* logits, int64_t count, int64_t number, int64_t vocabulary, int64_t threads, Parallel parallel,
+                                     int level) {
+  const LogMeanSoftmax job{logits, count, number, vocabulary};
+  const auto task = DISPATCH(log_mean_softmax, level);
+  return run(job, task, (number + ROWS - 1) / ROWS, count, threads, parallel);
 }

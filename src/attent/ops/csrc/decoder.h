@@ -22,3 +22,6 @@ EXPORTED int attent_beam_topk(const float* scores, float* log_probs, float* tota
                               int64_t eos, int64_t threads, Parallel parallel, int level);
 
 EXPORTED int attent_log_softmax(float* logits, int64_t number, int64_t vocabulary, int64_t threads, Parallel parallel, int level);
+
+EXPORTED int attent_log_mean_softmax(float* logits, int64_t count, int64_t number, int64_t vocabulary, int64_t threads, Parallel parallel,
+                                     int level);

@@ -44,6 +44,29 @@ static inline Vector exponential(Vector x) {
   return series * power;
 }
 
+// log x for normal x >= 1, to about one unit in the last place: x = 2^n · (1 + r), r within [√½ − 1, √2 − 1], and log (1 + r) by Cephes'
+// polynomial.
+static inline Vector logarithm(Vector x) {
+  Integers bits;
+  memcpy(&bits, &x, sizeof bits);
+  // halves of mantissas above √2 go with the next power of 2
+  const Integers power = (bits - 0x3f3504f3) >> 23;
+  bits -= power << 23;
+  Vector r;
+  memcpy(&r, &bits, sizeof r);
+  r -= 1.0f;
+  const Vector n = __builtin_convertvector(power, Vector), square = r * r;
+  Vector series = r * 7.0376836292e-2f - 1.1514610310e-1f;
+  series = series * r + 1.1676998740e-1f;
+  series = series * r - 1.2420140846e-1f;
+  series = series * r + 1.4249322787e-1f;
+  series = series * r - 1.6668057665e-1f;
+  series = series * r + 2.0000714765e-1f;
+  series = series * r - 2.4999993993e-1f;
+  series = series * r + 3.3333331174e-1f;
+  return r + (series * r * square - n * 2.12194440e-4f - 0.5f * square) + n * 0.693359375f;
+}
+
 // e^x for x <= 0, to about one unit in the last place, and 0 below the normal numbers: 2^n · e^r, r = x − n·ln 2 within ±ln 2 / 2,
 // and e^r by a polynomial that is off by 2e-9. NaN stays NaN.
 static inline Vector exponential_or_zero(Vector x) {
