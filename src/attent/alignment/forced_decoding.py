@@ -28,6 +28,7 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import check_index, check_known, refuse
+from attent.models.ensemble import Ensemble
 from attent.models.model import EncoderDecoder
 from attent.runs.config import RunConfig
 from attent.text.batches import KEY_MULTIPLE, ROW_MULTIPLE, BatchSize, Sequences, cut_batches, round_up
@@ -189,9 +190,10 @@ def selected_batches(
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Yield the selected attention of each target token to the source tokens, one batch of pairs at a time.
 
-    See `forced_batches`. A model that can compute a single layer's attention computes nothing beyond that layer, and
-    its targets are not padded to a multiple; this changes at most the last bits of a row. Computation runs in inference
-    mode, in which the compiled library encodes sources without their padding.
+    See `forced_batches`. Those of an ensemble are the mean over its models. A model that can compute a single layer's
+    attention computes nothing beyond that layer, and its targets are not padded to a multiple; this changes at most the
+    last bits of a row. Computation runs in inference mode, in which the compiled library encodes sources without their
+    padding.
 
     Args:
         model: in evaluation mode.
@@ -206,6 +208,12 @@ def selected_batches(
     Raises:
         ArgumentError: the model has no attention to the source, or no such layer or head.
     """
+    if isinstance(model, Ensemble):
+        # each model may have other layers
+        of_models = [selected_batches(own, sources, targets, selector) for own in model.models]  # pyright: ignore[reportArgumentType]
+        for batches in zip(*of_models, strict=True):
+            yield batches[0][0], torch.stack([weights for _, weights in batches]).mean(0)
+        return
     layers = model.source_attention_layers
     if not layers:
         for rows, maps, *_ in forced_passes(model, sources, targets):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -36,6 +36,7 @@ SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(?:([KMGT])(i?))?B?", re.IGN
 AUTO = devices.AUTO
 DEVICES = "auto|cpu|cuda|cuda:N|mps"
 RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="The run folder; several are an ensemble.")]
 RunOrModel = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder, or a Hugging Face model: folder or name.")
 ]
@@ -137,11 +138,11 @@ class Loading:
         # reported once
         return device_of(self.device)
 
-    def tool(self, run: Path | str, load: Callable[..., Tool]) -> Tool:
+    def tool(self, run: Path | str | Sequence[Path], load: Callable[..., Tool]) -> Tool:
         """Load a run folder.
 
         Args:
-            run: the run folder.
+            run: the run folder, or several for an ensemble.
             load: a task's function for loading runs, such as `attent.tasks.translation.translator.load`.
 
         Raises:
@@ -151,7 +152,7 @@ class Loading:
         """
         return load(run, self.torch_device(), trust_code=self.trust_code, **self._types())
 
-    def stored_run(self, run: Path | str) -> StoredRun:
+    def stored_run(self, run: Path | str | Sequence[Path]) -> StoredRun:
         """Return a run that its task loads on demand; errors as of `tool`."""
         from attent.tasks.loading import StoredRun
 

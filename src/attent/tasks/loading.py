@@ -1,5 +1,6 @@
 """Loading of run folders, by task."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +20,7 @@ from attent.tasks.translation.translator import Translator
 
 
 def load(
-    path: Path | str,
+    path: Path | str | Sequence[Path | str],
     device: torch.device | str = "cpu",
     trust_code: bool = False,
     dtype: DType | None = None,
@@ -31,7 +32,8 @@ def load(
 
     Args:
         path: the run folder, or the folder of a Hugging Face Marian, M2M100 or NLLB model, which `attent import`
-            converts to a run.
+            converts to a run; or several run folders of translators with the same vocabularies, whose distributions are
+            averaged.
         device: a device, or a name accepted by `attent.devices.device_of`, such as "auto".
         trust_code: True if the run may import the modules that it names, such as the score "my.module:Class"; their
             code then runs.
@@ -46,6 +48,8 @@ def load(
         RunError: the folder is missing, damaged, or written by a newer version; it names code and is not trusted;
             attent does not support the model; or a language is missing, or is given for a run folder.
     """
+    if not isinstance(path, Path | str):
+        return translator.load_ensemble(path, device_of(device), trust_code=trust_code, dtype=dtype)
     if hugging_face.is_translator(path):
         run = hugging_face.read(path, source_language, target_language)
         return tool_of_run(path, run, translator.of_run, device_of(device), dtype)
@@ -58,10 +62,10 @@ def load(
 
 
 class StoredRun:
-    """A run folder that is loaded when its tool is first used.
+    """A run folder, or several of an ensemble, loaded when its tool is first used.
 
     Args:
-        path: path of the folder.
+        path: path of the folder; or those of translators with the same vocabularies, whose distributions are averaged.
         device: device of the model.
         trust_code: whether the run may name modules to import.
         dtype: weight type; the run's own by default.
@@ -76,14 +80,15 @@ class StoredRun:
 
     def __init__(
         self,
-        path: Path | str,
+        path: Path | str | Sequence[Path | str],
         device: torch.device | str = "cpu",
         *,
         trust_code: bool = False,
         dtype: DType | None = None,
     ) -> None:
-        self.path, self.config = Path(path), read_config(path)
-        self.task: Task[Any] = task_of_run(path, self.config)
+        self.paths = [Path(path)] if isinstance(path, Path | str) else [*map(Path, path)]
+        self.path, self.config = self.paths[0], read_config(self.paths[0])
+        self.task: Task[Any] = task_of_run(self.path, self.config)
         self._device, self._trust_code, self._dtype = device, trust_code, dtype
 
     @cached_property
@@ -93,7 +98,10 @@ class StoredRun:
         Raises:
             ArgumentError, RunError: as `attent.load`.
         """
-        return self.task.load(self.path, self._device, trust_code=self._trust_code, dtype=self._dtype)
+        options: dict[str, Any] = {"trust_code": self._trust_code, "dtype": self._dtype}
+        if len(self.paths) > 1:
+            return translator.load_ensemble(self.paths, self._device, **options)
+        return self.task.load(self.path, self._device, **options)
 
     def refuse(self) -> NoReturn:
         """Raise the error for a command that the run does not support.

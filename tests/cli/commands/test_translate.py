@@ -4,9 +4,12 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from attent.search.settings import SearchSettings
+from attent.tasks.loading import load
 from attent.tasks.translation.glossary import missing
 
 # how `translate` ends where an answer is no date: two updates teach nobody to write them
@@ -135,3 +138,24 @@ def test_terms_are_translated_as_told(attent, run_folder: Path, tmp_path: Path) 
     terms.write_text("mars\t#\n", encoding="utf-8")
     says = f"attent: {terms}: the run cannot write the term '#': its vocabulary lacks a part of it"
     assert attent("translate", run_folder, lines, "--glossary", terms)[1:] == ([], [says])
+
+
+def test_several_runs_are_an_ensemble(
+    attent, refused, run_folder: Path, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, text = tmp_path / "other", "fr | mardi 3 mars 2026"
+    assert attent("train", "--config", settings_file, "--out", other, "--set", "training.seed=7").code == 0
+    options = ("--max-length", 4, "--format", "jsonl", "--beam", 3)
+
+    def best(*runs: Path) -> dict[str, Any]:
+        return json.loads(attent("translate", *runs, text, *options).out[0])["translations"][0]
+
+    both = best(run_folder, other)
+    expected = load([run_folder, other]).search(text, SearchSettings(beam=3, maximum_length=4))[0]
+    assert (both["text"], both["log_probability"]) == (expected.text, pytest.approx(expected.log_probability, abs=1e-5))
+    assert both == best(other, run_folder)
+    assert both["log_probability"] not in (best(run_folder)["log_probability"], best(other)["log_probability"])
+    typing(monkeypatch, text.encode())
+    assert json.loads(attent("translate", run_folder, other, *options).out[0])["translations"][0] == both
+    assert "quote a text of several words" in refused("translate", run_folder, "a", "b")
+    assert "is not a run folder" in refused("translate", run_folder, tmp_path, "b")

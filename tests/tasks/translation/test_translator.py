@@ -1,18 +1,23 @@
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import attent
+from attent.alignment.forced_decoding import AttentionSelector, selected_batches
 from attent.attention.capture.watch import watch
 from attent.errors import ArgumentError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
+from attent.runs.config import RunConfig
+from attent.runs.folder import RunWriter
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.stepwise import StepwiseDecoding
 from attent.tasks.translation.translation_lines import LineFormat, LineTranslator
-from attent.tasks.translation.translator import Translator, load, parallel_map
+from attent.tasks.translation.translator import Translator, load, load_ensemble, parallel_map
 from attent.text.batches import BatchSize
 from attent.text.text import Pair
 from attent.text.tokenizer import BOS, EOS, CharTokenizer
@@ -218,3 +223,39 @@ def test_lines_are_numbered_from_those_before_them() -> None:
     assert lines.warning is None
     lines.repetitive = [*range(1, 8)]
     assert lines.warning is not None and lines.warning.startswith("7 translations repeat themselves, line 1,2,3,4,5: ")
+
+
+def write_runs(folder: Path, *tokenizers: CharTokenizer) -> list[Path]:
+    runs = [folder / str(seed) for seed in range(len(tokenizers))]
+    for seed, (run, target) in enumerate(zip(runs, tokenizers, strict=True)):
+        torch.manual_seed(seed)
+        model = Transformer(SETTINGS, SOURCE.size, target.size)
+        with RunWriter(run) as writer:
+            writer.finish(RunConfig(model=SETTINGS), model, SOURCE, target)
+    return runs
+
+
+def test_the_links_of_an_ensemble_are_those_of_the_mean_weights(tmp_path: Path) -> None:
+    runs = write_runs(tmp_path, TARGET, TARGET, TARGET)
+    sources, targets = [[4, 5, 6], [7, 4]], [[5, 6, 7, 4], [6]]
+
+    def weights(model: Any) -> list[torch.Tensor]:
+        return [weights for _, weights in selected_batches(model, sources, targets, AttentionSelector())]
+
+    single = [weights(load(run).model) for run in runs]
+    for actual, *of_models in zip(weights(load_ensemble(runs).model), *single, strict=True):
+        torch.testing.assert_close(actual, torch.stack(of_models).mean(0))
+        assert not torch.allclose(actual, of_models[0], atol=1e-3)
+
+
+def test_an_ensemble_has_one_vocabulary(tmp_path: Path) -> None:
+    first, second, third = write_runs(tmp_path, TARGET, TARGET, CharTokenizer("0123457"))
+    ensemble = attent.load([first, second])
+    assert "Ensemble" in repr(ensemble) and ensemble.config == load(first).config
+    assert ensemble.translate(TEXTS, batch=1) == ensemble.translate(TEXTS)
+    pairs = [Pair("abc", "012")]
+    log_probabilities = torch.tensor([load(run).score(pairs)[0].log_probability for run in (first, second)])
+    # the mean at each token lies between the models
+    assert log_probabilities.min() - 1 < ensemble.score(pairs)[0].log_probability < log_probabilities.max() + 1
+    with pytest.raises(ArgumentError, match=r"2 and .*0 have different vocabularies, and cannot be an ensemble"):
+        attent.load([first, second, third])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from attent.cli.options import BeamSearch, Json, RunFolder, TargetLanguage, TypedLoading, known_language
+from attent.cli.options import BeamSearch, Json, Runs, TargetLanguage, TypedLoading, known_language
 from attent.cli.output import say, write
 from attent.errors import ArgumentError
 from attent.setting import Help
@@ -27,9 +27,7 @@ class HeldOut:
     lowercase: Annotated[bool, Help("Lowercase text before computing BLEU and chrF2.")] = False
 
 
-def evaluate(
-    run: RunFolder, held_out: HeldOut, search: BeamSearch, loading: TypedLoading, as_json: Json = False
-) -> None:
+def evaluate(runs: Runs, held_out: HeldOut, search: BeamSearch, loading: TypedLoading, as_json: Json = False) -> None:
     """Evaluate a run on the held-out sets of its corpus, or on a file and its references.
 
     A run trained on files of pairs is evaluated on its validation set, which is read or split off again, if the files
@@ -41,11 +39,14 @@ def evaluate(
     masked one at a time. A language model is scored by nats and bits per token, bits per byte and perplexity, on its
     validation set unless a text is given. A classifier is scored by accuracy and macro F1, with a confusion matrix;
     captions by BLEU and exact match; answers by exact match and token F1.
+
+    Several translators with the same vocabularies are evaluated as an ensemble, which averages the probabilities of
+    each next token.
     """
     settings = search.settings()
     from attent.tasks.task import options_of, tasks
 
-    stored = loading.stored_run(run)
+    stored = loading.stored_run(runs)
     values = vars(held_out) | {"target_language": known_language(held_out.target_language)}
     options = {name: value for name, value in values.items() if value is not None and value is not False}
     options |= {"search": settings} if search.values else {}

@@ -37,8 +37,12 @@ ENDINGS = (".html", ".md", ".srt", ".docx", ".odt")
 # Maximum characters of a sentence shown in a message.
 NAMED = 60
 Format = StrEnum("Format", ("text", "jsonl"))
-Source = Annotated[
-    str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")
+More = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RUN]… [TEXT|FILE|-]",
+        help="Runs with the same vocabularies, for an ensemble; then a text, a file of lines, or - for standard input.",
+    ),
 ]
 
 
@@ -96,13 +100,15 @@ class OutputFile:
         say(f"{self.out} already exists: nothing is left to do")
         return True
 
-    def results(self, run: Path, options: dict[str, object]) -> Results:
+    def results(self, runs: Sequence[Path], options: dict[str, object]) -> Results:
         """Return the results on standard output or in the file, which stores the options for --resume."""
         from attent.runs.results import ResultFile, Results
 
         if self.out is None:
             return Results()
-        settings = {name: str(value) for name, value in options.items()} | _fingerprint(run)
+        settings = {name: str(value) for name, value in options.items()}
+        for run in runs:
+            settings |= _fingerprint(run)
         return ResultFile(self.out, settings, resume=self.resume, say=say)
 
 
@@ -112,7 +118,7 @@ def translate(
     output: Output,
     loading: TypedLoading,
     *,
-    source: Source = "-",
+    more: More = None,
     wording: Wording,
     file: OutputFile,
     batch: Annotated[int, Bound(1), Help("Lines per batch.")] = 128,
@@ -132,6 +138,8 @@ def translate(
     Every tag and format is kept once, nested as before, around the aligned words. Sentences that the run refuses, and
     markup that cannot be parsed, stay unchanged.
 
+    Several runs with the same vocabularies are an ensemble: the probabilities of each next token are averaged.
+
     A --glossary matches only the exact form of a term, in any case unless the run distinguishes cases; the longest
     matching term is used.
 
@@ -141,18 +149,19 @@ def translate(
     --out FILE is written as FILE.part until it is complete. After an interruption, the same command with --resume
     continues, unless the run, an option or the lines differ.
     """
+    runs, source = _runs_and_source(run, more or [])
     settings, ending = search.settings(), _document_ending(source, file.out)
     _check(search, output, wording, file, ending)
     if file.is_finished():
         return
-    translator, search_texts, terms = _load(run, loading, wording, settings, batch)
+    translator, search_texts, terms = _load(runs, loading, wording, settings, batch)
     options: dict[str, object] = {"search": search, "output": output, "loading": loading}
     options |= {"prefix": wording.prefix, "glossary": terms.entries if terms else ""}
     if ending and file.out is not None:
         is_complete = _translate_document(translator, search_texts, source, file.out)
     else:
         line_translator = _line_translator(run, translator, search_texts, output, scores="n_best" in search.values)
-        with open_source(source) as stream, file.results(run, options) as results:
+        with open_source(source) as stream, file.results(runs, options) as results:
             texts, size = decode_lines(stream, source), 1 if stream.isatty() else LINES
             is_complete = _write(line_translator, texts, results, size)
             results.finish()
@@ -189,6 +198,19 @@ def _check(
     )
 
 
+def _runs_and_source(run: Path, more: Sequence[str]) -> tuple[list[Path], str]:
+    """Return the runs that come before the text, and the text; standard input if there is none."""
+    from attent.runs.config import CONFIG
+
+    count = len(more)
+    if more and not (Path(more[-1]) / CONFIG).is_file():
+        count -= 1
+    for path in more[:count]:
+        if not (Path(path) / CONFIG).is_file():
+            raise ArgumentError(f"{path!r} is not a run folder: quote a text of several words")
+    return [run, *map(Path, more[:count])], "-" if count == len(more) else more[-1]
+
+
 def _document_ending(source: str, out: Path | None) -> str:
     """Return the ending of a document file, or "" for anything else; raise `ArgumentError` if `out` does not fit."""
     ending = Path(source).suffix.lower()
@@ -209,13 +231,13 @@ def _document_ending(source: str, out: Path | None) -> str:
 
 
 def _load(
-    run: Path, loading: TypedLoading, wording: Wording, settings: SearchSettings, batch: int
+    runs: Sequence[Path], loading: TypedLoading, wording: Wording, settings: SearchSettings, batch: int
 ) -> tuple[Translator, SearchTexts, Glossary | None]:
-    """Return the translator of a run, a function that searches with it, and the glossary if there is one."""
+    """Return the translator of a run or an ensemble, a function that searches with it, and the glossary, if any."""
     from attent.tasks.translation.term_search import TermSearch, read_terms
-    from attent.tasks.translation.translator import load
+    from attent.tasks.translation.translator import load_ensemble
 
-    translator = loading.tool(run, load)
+    translator = loading.tool(runs, load_ensemble)
     terms = None if wording.glossary is None else read_terms(wording.glossary, translator.target_tokenizer)
     search = translator.search if terms is None else TermSearch(translator, terms)
 

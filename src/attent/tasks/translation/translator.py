@@ -14,6 +14,7 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError
+from attent.models.ensemble import Ensemble
 from attent.models.model import EncoderDecoder, Memory
 from attent.runs.config import DType
 from attent.runs.folder import Run
@@ -320,6 +321,39 @@ def load(
     if translator.config is not None:
         translator.calibration = read_calibration(Path(path), translator.config)
     return translator
+
+
+def load_ensemble(
+    paths: Sequence[Path | str],
+    device: torch.device | str = "cpu",
+    *,
+    trust_code: bool = False,
+    dtype: DType | None = None,
+) -> Translator:
+    """Load translators with the same vocabularies as one that averages their distributions; see `Ensemble`.
+
+    Its config is that of the first run. Of a single run, the translator is that of `load`.
+
+    Raises:
+        ArgumentError: a run has other vocabularies than the first, or this machine cannot compute a model.
+        RunError: as for `load`.
+    """
+    members = [load(path, device, trust_code=trust_code, dtype=dtype) for path in paths]
+    first = members[0]
+    if len(members) == 1:
+        return first
+    for path, member in zip(paths, members, strict=True):
+        if _vocabularies(member) != _vocabularies(first):
+            raise ArgumentError(f"{path} and {paths[0]} have different vocabularies, and cannot be an ensemble")
+    models = Ensemble([member.model for member in members])
+    translator = Translator(models, first.source_tokenizer, first.target_tokenizer, first.input_check)
+    translator.config = first.config
+    return translator
+
+
+def _vocabularies(translator: Translator) -> list[tuple[type[Tokenizer], list[str]]]:
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    return [(type(own), [own.piece(token) for token in range(own.size)]) for own in tokenizers]
 
 
 def of_run(run: Run) -> Translator:
