@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from attent.models.ensemble import Ensemble
 from attent.models.model import EncoderDecoder
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.text.batches import Batch, BatchSize, Examples
@@ -21,7 +22,8 @@ def translation_cross_entropy(
 ) -> Tensor:
     """Return the mean cross entropy of a batch's target tokens in nats. PAD does not count.
 
-    With `r_drop` = α, the model reads each pair twice with different dropout, and the loss is
+    An ensemble has no smoothing and no R-Drop. With `r_drop` = α, the model reads each pair twice with different
+    dropout, and the loss is
 
         ½ (CE(p) + CE(q)) + α/4 (KL(p‖q) + KL(q‖p))
 
@@ -32,7 +34,7 @@ def translation_cross_entropy(
         source, lengths, target_in = (torch.cat([tensor, tensor]) for tensor in (source, lengths, target_in))
     with autocast(batch.source.device, precision):
         features = model.decode(model.encode(source, lengths), target_in)
-        target, layer = batch.target_out.flatten(), model.to_logits
+        target = batch.target_out.flatten()
         # The batch knows how many tokens are not padding, which avoids waiting for an accelerator.
         token_index = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
         row_index = token_index
@@ -41,6 +43,9 @@ def translation_cross_entropy(
             row_index = torch.stack([token_index, token_index + len(target)], 1).flatten()
             token_index = token_index.repeat_interleave(2)
         features = features.flatten(0, 1)[row_index]
+        if isinstance(model, Ensemble):
+            return nn.functional.cross_entropy(model.output(features), target[token_index])
+        layer = model.to_logits
         return linear_cross_entropy(features, layer.weight, layer.bias, target[token_index], label_smoothing, r_drop)
 
 

@@ -138,3 +138,22 @@ def test_the_validation_of_own_pairs_is_translated_with_a_beam(attent, own_pairs
         translations = run.translate(sources, SearchSettings(beam=beam, length_penalty=penalty, length_form=form))
         assert values[beam, form] == pytest.approx(chrf(translations, ["ccc"] * len(sources)).score)
     assert len(set(values.values())) == 3
+
+
+def test_an_ensemble_is_judged_as_one(attent, refused, own_pairs, run_folder: Path, tmp_path: Path) -> None:
+    _, settings = own_pairs
+    runs = [tmp_path / "first", tmp_path / "second"]
+    for seed, run in enumerate(runs):
+        training = settings.training.model_copy(update={"seed": seed, "updates": 20, "learning_rate": 0.01})
+        follow(settings.model_copy(update={"training": training}), run, progress=Progress(io.StringIO()))
+
+    def judged(*runs: Path) -> dict[str, float]:
+        return json.loads("\n".join(attent("evaluate", *runs, "--json").out))["validation"]
+
+    single, both = [judged(run) for run in runs], judged(*runs)
+    # the mean of two distributions is at least as good as the mean of their log-probabilities
+    assert both["loss"] <= sum(scores["loss"] for scores in single) / 2 + 1e-6
+    assert both["loss"] not in [scores["loss"] for scores in single] and both["pairs"] == 3
+    assert judged(runs[0], runs[0])["loss"] == pytest.approx(single[0]["loss"], abs=1e-5)
+    assert attent("evaluate", run_folder, run_folder).out == attent("evaluate", run_folder).out
+    assert "have different vocabularies, and cannot be an ensemble" in refused("evaluate", runs[0], run_folder)
