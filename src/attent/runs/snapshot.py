@@ -136,7 +136,7 @@ def weight_sizes(path: Path) -> list[int]:
 
 
 def forget_pages(copy: Path) -> None:
-    """Write the weights of a copy to the disk, and remove them from Linux's page cache, except pages that are mapped."""
+    """Write the weights of a copy to the disk, and remove them from Linux's page cache, except mapped pages."""
     for file in copy.glob(f"*{WEIGHTS}") if system.IS_LINUX else ():
         with file.open("rb") as weights:
             # pages that are not on disk yet cannot leave the memory
