@@ -36,7 +36,7 @@ SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(?:([KMGT])(i?))?B?", re.IGN
 AUTO = devices.AUTO
 DEVICES = "auto|cpu|cuda|cuda:N|mps"
 RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="The run folder; several are an ensemble.")]
+Runs = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folders.")]
 RunOrModel = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder, or a Hugging Face model: folder or name.")
 ]

@@ -46,7 +46,7 @@ def evaluate(runs: Runs, held_out: HeldOut, search: BeamSearch, loading: TypedLo
     settings = search.settings()
     from attent.tasks.task import options_of, tasks
 
-    stored = loading.stored_run(runs)
+    stored = loading.stored_run(runs or [])
     values = vars(held_out) | {"target_language": known_language(held_out.target_language)}
     options = {name: value for name, value in values.items() if value is not None and value is not False}
     options |= {"search": settings} if search.values else {}

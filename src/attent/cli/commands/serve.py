@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from attent.cli.options import TypedLoading, bytes_in
+from attent.cli.options import Runs, TypedLoading, bytes_in
 from attent.cli.output import say
 from attent.errors import refuse
 from attent.server.settings import ServerSettings
@@ -21,9 +19,7 @@ SERVER_LIMITS = ("queue_limit", "threads", "batch", "beam", "timeout", "connecti
 
 
 def serve(
-    paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="RUN", help="Translators, each for its own languages.")
-    ] = None,
+    paths: Runs = None,
     *,
     settings: ServerSettings,
     loading: TypedLoading,
@@ -39,6 +35,7 @@ def serve(
 ) -> None:
     """Serve runs over HTTP with LibreTranslate's API: POST /translate, POST /detect, GET /languages and more.
 
+    Each run is a translator for its own languages.
     Requests share batches, which does not change the translations. If the queue is full, requests are refused
     immediately with status 429. A run that changes on disk is reloaded. Languages that no run translates directly are
     translated through a third one. On SIGTERM or Ctrl-C, the server finishes the requests in progress and stops. Use a

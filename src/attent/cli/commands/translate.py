@@ -149,8 +149,8 @@ def translate(
     --out FILE is written as FILE.part until it is complete. After an interruption, the same command with --resume
     continues, unless the run, an option or the lines differ.
     """
-    runs, source = _runs_and_source(run, more or [])
-    settings, ending = search.settings(), _document_ending(source, file.out)
+    settings, (runs, source) = search.settings(), _runs_and_source(run, more or [])
+    ending = _document_ending(source, file.out)
     _check(search, output, wording, file, ending)
     if file.is_finished():
         return
