@@ -210,7 +210,7 @@ def selected_batches(
     """
     if isinstance(model, Ensemble):
         # each model may have other layers
-        of_models = [selected_batches(own, sources, targets, selector) for own in model.models]  # pyright: ignore[reportArgumentType]
+        of_models = [selected_batches(own, sources, targets, selector) for own in model.members]
         for batches in zip(*of_models, strict=True):
             yield batches[0][0], torch.stack([weights for _, weights in batches]).mean(0)
         return

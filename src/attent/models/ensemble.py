@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -69,32 +69,36 @@ class Ensemble(EncoderDecoder[EnsembleState]):
             (len(sizes) > 1, f"the models of an ensemble must share a vocabulary, got {sizes} tokens"),
         )
         self.models = nn.ModuleList(models)
-        self._models = tuple(models)
+
+    @property
+    def members(self) -> tuple[EncoderDecoder[Any], ...]:
+        """The models."""
+        return cast("tuple[EncoderDecoder[Any], ...]", tuple(self.models))
 
     @property
     def batch_invariant(self) -> bool:
-        return all(model.batch_invariant for model in self._models)
+        return all(model.batch_invariant for model in self.members)
 
     def encode(self, source: Tensor, lengths: Lengths) -> EnsembleMemory:
-        return memory_of([model.encode(source, lengths) for model in self._models])
+        return memory_of([model.encode(source, lengths) for model in self.members])
 
     def decode(self, memory: EnsembleMemory, tokens: Tokens) -> Features:  # pyright: ignore[reportIncompatibleMethodOverride]
-        features = [model.decode(own, tokens) for model, own in zip(self._models, memory.memories, strict=True)]
+        features = [model.decode(own, tokens) for model, own in zip(self.members, memory.memories, strict=True)]
         return torch.cat(features, -1)
 
     def start(self, memory: EnsembleMemory) -> EnsembleState:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return EnsembleState(tuple(model.start(own) for model, own in zip(self._models, memory.memories, strict=True)))
+        return EnsembleState(tuple(model.start(own) for model, own in zip(self.members, memory.memories, strict=True)))
 
     def step(self, state: EnsembleState, tokens: Tensor) -> tuple[StepFeatures, EnsembleState]:
-        steps = [model.step(own, tokens) for model, own in zip(self._models, state.states, strict=True)]
+        steps = [model.step(own, tokens) for model, own in zip(self.members, state.states, strict=True)]
         return torch.cat([features for features, _ in steps], -1), EnsembleState(tuple(own for _, own in steps))
 
     def packed_decoders(self, source: Tensor, lengths: Lengths, steps: int) -> Sequence[PackedDecoder]:
-        decoders = [model.packed_decoders(source, lengths, steps) for model in self._models]
+        decoders = [model.packed_decoders(source, lengths, steps) for model in self.members]
         return [decoder for own in decoders for decoder in own] if all(decoders) else ()
 
     def output(self, features: Tensor) -> Tensor:
         """Return the logarithms (…, V) of the mean probabilities of the next token, from features (…, E)."""
-        widths = [model.to_logits.in_features for model in self._models]
-        parts = zip(self._models, features.split(widths, -1), strict=True)
+        widths = [model.to_logits.in_features for model in self.members]
+        parts = zip(self.members, features.split(widths, -1), strict=True)
         return log_mean_softmax(torch.stack([model.output(part.contiguous()).float() for model, part in parts]))

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from attent import system
-from attent.errors import ArgumentError, RunError, refuse
+from attent.errors import ArgumentError, RunError
 from attent.models import transformer_packing
 from attent.models.model import Model
 from attent.ops import packed_linear
@@ -81,18 +81,15 @@ def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> Non
     if metadata.get("activations") == FIXED:
         packed_linear.set_kind(model, WeightType.INT8_FIXED)
         parts = transformer_packing.parts(model)
-    refuse(
-        (
-            metadata.get("format") != FORMAT,
+    if metadata.get("format") != FORMAT:
+        raise RunError(
             f"{file} has format {metadata.get('format')!r}, but this attent reads {FORMAT}: rewrite it with "
-            f"attent quantize {path}",
-        ),
-        (
-            file.stat().st_size <= MAX_HASHED and digest(file) != own,
-            f"{file} is damaged: its SHA-256 does not match config.json; rewrite it with attent quantize {path}",
-        ),
-        kind=RunError,
-    )
+            f"attent quantize {path}"
+        )
+    if file.stat().st_size <= MAX_HASHED and digest(file) != own:
+        raise RunError(
+            f"{file} is damaged: its SHA-256 does not match config.json; rewrite it with attent quantize {path}"
+        )
     check_shapes(
         {name: (packed_linear.size_of(pieces()),) for name, (_, pieces) in parts.items()}, shapes_in(file), file
     )

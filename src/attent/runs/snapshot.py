@@ -5,8 +5,8 @@ only contains files that did not change during copying, as verified by a stamp, 
 folder.
 """
 
+import hashlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from attent.errors import DataError, RunError, reraise
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import HIDDEN, LOG
 from attent.runs.folder import MAX_HASHED, MODEL
-from attent.runs.weights import FILES, digest, metadata_of
+from attent.runs.weights import FILES, metadata_of
 from attent.text.tokenizer import MAX_FILE
 
 # For each file: name, device, inode, size in bytes, and the times of the last change of content and of inode in
@@ -29,6 +29,8 @@ Stamp = frozenset[tuple[str, int, int, int, int, int]]
 WEIGHTS = ".safetensors"
 # Seconds after which rewriting a file changes its time: file system clocks tick at least every 10 ms.
 TICK = 0.05
+# Seconds after a change during which the next one may have the same time, whatever the clocks' difference.
+RECENT = 1.0
 # Bytes copied at a time.
 CHUNK = 2**20
 # On a disk according to the Filesystem Hierarchy Standard, unlike /tmp, so that pages of the file can leave memory.
@@ -87,7 +89,7 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
         # raises an error with the reason
         read_config(path)
     newest = max((time_ns for *_, modified, changed in stamp for time_ns in (modified, changed)), default=0)
-    if time.time_ns() - newest < 1e9:
+    if time.time_ns() - newest < RECENT * 1e9:
         # a file written after this has a different time than in the stamp
         time.sleep(TICK)
     with ExitStack() as stack:
@@ -104,9 +106,9 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
                 target = stack.enter_context(
                     _unlinked(copy / name, size) if name.endswith(WEIGHTS) else (copy / name).open("wb")
                 )
-                _copy(path / name, tuple(identity), target)
+                digest = _copy(path / name, tuple(identity), target, is_hashed=size > MAX_HASHED)
                 # smaller files are checked when they are read
-                if size > MAX_HASHED and name in digests and digest(copy / name) != digests[name]:
+                if digest is not None and digests.get(name, digest) != digest:
                     raise RunError(f"{path / name} is damaged: its SHA-256 does not match digests in {path / CONFIG}")
                 if name == CONFIG:
                     # a damaged config is refused when it is read
@@ -135,12 +137,17 @@ def weight_sizes(path: Path) -> list[int]:
     return [size for name, _, _, size, *_ in stamp_of(path) if name.endswith(WEIGHTS)]
 
 
-def forget_pages(copy: Path) -> None:
-    """Write the weights of a copy to the disk, and remove them from Linux's page cache, except mapped pages."""
+def forget_pages(copy: Path, *, is_new: bool = False) -> None:
+    """Remove the weights of a copy from Linux's page cache, except mapped pages.
+
+    Args:
+        copy: the copy.
+        is_new: whether to write it to the disk first, since other pages cannot leave the memory.
+    """
     for file in copy.glob(f"*{WEIGHTS}") if system.IS_LINUX else ():
         with file.open("rb") as weights:
-            # pages that are not on disk yet cannot leave the memory
-            os.fsync(weights.fileno())
+            if is_new:
+                os.fsync(weights.fileno())
             _forget(weights)
 
 
@@ -150,13 +157,17 @@ def _forget(file: IO[bytes]) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes]) -> None:
-    """Copy a file, and check that it has the given identity."""
+def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hashed: bool) -> str | None:
+    """Copy a file, check that it has the given identity, and return its SHA-256 if requested."""
+    hasher = hashlib.sha256() if is_hashed else None
     try:
         with open_regular(source) as file:
             # check before copying too, so that a file being written is not copied in vain
             if is_same := _identity(os.fstat(file.fileno())) == identity:
-                shutil.copyfileobj(file, target, CHUNK)
+                while chunk := file.read(CHUNK):
+                    target.write(chunk)
+                    if hasher is not None:
+                        hasher.update(chunk)
                 is_same = _identity(os.fstat(file.fileno())) == identity
                 if source.suffix == WEIGHTS:
                     _forget(file)
@@ -165,6 +176,7 @@ def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes]) -> None:
     if not is_same:
         raise UnsettledError(f"{source} changed while it was read")
     target.flush()
+    return None if hasher is None else hasher.hexdigest()
 
 
 def _unlinked(path: Path, size: int) -> IO[Any]:

@@ -254,13 +254,13 @@ class RunCatalog:
                     self._reload(entry, entry.run, stamp_of(entry.path))
         for entry in self._cold:
             if entry.copy is not None:
+                is_new, entry.is_settled = not entry.is_settled, True
                 # OSError: a load has replaced the copy
                 with suppress(OSError):
-                    forget_pages(entry.copy[1])
-            if entry.run is not None and not entry.is_settled:
-                entry.is_settled = True
-                for parameter in filter(is_mapped, entry.run.translator.model.parameters()):
-                    give_back(parameter)
+                    forget_pages(entry.copy[1], is_new=is_new)
+                if is_new and entry.run is not None:
+                    for parameter in filter(is_mapped, entry.run.translator.model.parameters()):
+                        give_back(parameter)
         with self._lock:
             self._make_room(0)
 
@@ -314,12 +314,13 @@ class RunCatalog:
                 translator = self._load(copy)
             if entry.glossary:
                 check_terms(entry.glossary, translator.target_tokenizer)
-            entry.run, entry.is_settled = ServedRun(entry.path, *pair, translator, stamp), False
+            entry.run = ServedRun(entry.path, *pair, translator, stamp)
             self.loads += 1
             # a run of the folder may leave the memory, and is then loaded from this copy again
             if entry in self._cold and is_new:
                 entry.files.close()
                 entry.files, entry.copy = files.pop_all(), (stamp, copy)
+            entry.is_settled = False
 
     def _make_room(self, size: int) -> None:
         """Remove the least recently used runs of the folder from memory until `size` bytes fit the limit."""
