@@ -48,6 +48,15 @@ TargetLanguage = Annotated[str | None, Help("Target language, such as en; the ru
 Device = Annotated[str, Help("Device of the model; auto uses a CUDA GPU if there is one.", metavar=DEVICES)]
 
 
+def is_run(text: str) -> bool:
+    """Return whether an argument that may also be a text is the path of a run folder."""
+    try:
+        return (Path(text) / "config.json").is_file()
+    # a text may be too long for a path
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class Offer:
     """The settings of a class that a command offers as options, all `None` unless given.

@@ -159,3 +159,10 @@ def test_several_runs_are_an_ensemble(
     assert json.loads(attent("translate", run_folder, other, *options).out[0])["translations"][0] == both
     assert "quote a text of several words" in refused("translate", run_folder, "a", "b")
     assert "is not a run folder" in refused("translate", run_folder, tmp_path, "b")
+
+
+def test_a_text_may_be_longer_than_a_path(attent, run_folder: Path) -> None:
+    # a name has at most 255 bytes, and a path 4,096
+    for text in ("en | 3/3/2026 " * 30, "en | 3/3/2026 " * 400):
+        done = attent("translate", run_folder, text, "--max-length", 4)
+        assert (done.code, len(done.out)) == (NO_DATES, 1)

@@ -59,3 +59,8 @@ def test_the_page_of_a_walk(attent, tmp_path: Path) -> None:
 def test_random_numbers_are_those_of_seed_0(attent) -> None:
     assert attent("walk", "The cat sat", "--random").out == attent("walk", "The cat sat", "--seed", 0).out
     assert attent("walk", "The cat sat", "--random").out != attent("walk", "The cat sat").out
+
+
+def test_a_text_may_be_longer_than_a_path(attent) -> None:
+    done = attent("walk", "a dog and " * 40)
+    assert done.code == 0 and any("The weights at a glance" in line for line in done.out)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.options import Given, RunFolder, Search, TargetLanguage, TypedLoading, known_language
+from attent.cli.options import Given, RunFolder, Search, TargetLanguage, TypedLoading, is_run, known_language
 from attent.cli.output import say
 from attent.errors import ArgumentError, refuse
 from attent.setting import Bound, Help
@@ -200,13 +200,9 @@ def _check(
 
 def _runs_and_source(run: Path, more: Sequence[str]) -> tuple[list[Path], str]:
     """Return the runs that come before the text, and the text; standard input if there is none."""
-    from attent.runs.config import CONFIG
-
-    count = len(more)
-    if more and not (Path(more[-1]) / CONFIG).is_file():
-        count -= 1
+    count = len(more) - (bool(more) and not is_run(more[-1]))
     for path in more[:count]:
-        if not (Path(path) / CONFIG).is_file():
+        if not is_run(path):
             raise ArgumentError(f"{path!r} is not a run folder: quote a text of several words")
     return [run, *map(Path, more[:count])], "-" if count == len(more) else more[-1]
 

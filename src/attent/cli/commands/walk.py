@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.options import NUMBER, Loading
+from attent.cli.options import NUMBER, Loading, is_run
 from attent.cli.output import say, write
 from attent.errors import ArgumentError, refuse
 from attent.setting import Bound, Flag, Help
@@ -110,7 +110,7 @@ def _walk_run(
 
 def _walk_text(sentence: str, text: TextOptions, *, whole: bool) -> Walk:
     """Return the walk through the attention of a text without a run."""
-    if (Path(sentence) / "config.json").is_file():
+    if is_run(sentence):
         raise ArgumentError(f"{sentence} is a run folder, which needs a text: attent walk {sentence} TEXT")
     # scores and positions are built for the widths, so only a normalizer may lack parameters
     _check_complete("normalizer", text.normalizer)
