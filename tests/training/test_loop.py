@@ -50,7 +50,7 @@ def weights(model: Transformer) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-def test_matrices_alone_are_decayed_and_it_learns_to_copy() -> None:
+def test_matrices_except_embeddings_are_decayed_and_it_learns_to_copy() -> None:
     model = make_model()
     settings = make_settings(updates=60, batch_pairs=7, learning_rate=2e-2, label_smoothing=0.0, schedule="cosine")
     trained = run(model, settings)
@@ -58,10 +58,14 @@ def test_matrices_alone_are_decayed_and_it_learns_to_copy() -> None:
     assert translation_cross_entropy(model, batch, 0.0, "float32").item() < 0.1
     assert trained.updates == 60
     assert not model.training
-    optimizer = build_optimizer(list(make_model().parameters()), make_settings(weight_decay=0.01))
+    optimizer = build_optimizer(model, make_settings(weight_decay=0.01))
     decayed, plain = optimizer.param_groups
+    embeddings = [table.weight for table in model.embeddings.values()]
+    assert embeddings and not any(parameter is table for parameter in decayed["params"] for table in embeddings)
     assert all(parameter.dim() > 1 for parameter in decayed["params"])
-    assert all(parameter.dim() < 2 for parameter in plain["params"])
+    others = [parameter for parameter in plain["params"] if not any(parameter is table for table in embeddings)]
+    assert all(parameter.dim() < 2 for parameter in others)
+    assert len(decayed["params"]) + len(plain["params"]) == len(list(model.parameters()))
     assert (decayed["weight_decay"], plain["weight_decay"]) == (0.01, 0.0)
 
 

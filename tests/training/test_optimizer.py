@@ -35,22 +35,23 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 def test_adamw_decays_weights_and_adam_adds_to_the_gradient() -> None:
     weights = {}
     for kind in ("adamw", "adam"):
-        parameter = nn.Parameter(torch.full((1, 1), 2.0))
-        parameter.grad = torch.zeros(1, 1)
-        build_optimizer([parameter], settings(optimizer=kind, learning_rate=0.1, weight_decay=0.25)).step()
-        weights[kind] = parameter.item()
+        layer = nn.Linear(1, 1, bias=False)
+        nn.init.constant_(layer.weight, 2.0)
+        layer.weight.grad = torch.zeros(1, 1)
+        build_optimizer(layer, settings(optimizer=kind, learning_rate=0.1, weight_decay=0.25)).step()
+        weights[kind] = layer.weight.item()
     # 2 − 0.1 · 0.25 · 2, and a first step of one learning rate against the gradient 0.25 · 2
     assert weights == pytest.approx({"adamw": 1.95, "adam": 1.9})
 
 
 def test_a_restored_one_goes_on_in_the_same_way() -> None:
     single = nn.Linear(3, 5)
-    first = build_optimizer(list(single.parameters()), settings())
+    first = build_optimizer(single, settings())
     assert optimizer_state(first, dict(single.named_parameters())) == {}
     step(single, first)
     two = nn.Linear(3, 5)
     two.load_state_dict(single.state_dict())
-    second = build_optimizer(list(two.parameters()), settings())
+    second = build_optimizer(two, settings())
     state = optimizer_state(first, dict(single.named_parameters()))
     assert set(state) == {f"{name}/{key}" for name in ("weight", "bias") for key in ("step", "exp_avg", "exp_avg_sq")}
     restore_optimizer(second, dict(two.named_parameters()), state)
@@ -60,7 +61,8 @@ def test_a_restored_one_goes_on_in_the_same_way() -> None:
     with pytest.raises(KeyError, match="elsewhere"):
         restore_optimizer(second, dict(two.named_parameters()), {"elsewhere/step": torch.zeros(())})
     # a weight that is not trained has no state
-    alone = build_optimizer([single.weight], settings())
+    single.bias.requires_grad_(False)
+    alone = build_optimizer(single, settings())
     step(single, alone)
     assert {name.partition("/")[0] for name in optimizer_state(alone, dict(single.named_parameters()))} == {"weight"}
 

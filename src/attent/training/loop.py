@@ -157,7 +157,7 @@ class Training:
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.device = self.parameters[0].device
         self.schedule = SCHEDULES[settings.schedule]
-        self.optimizer = build_optimizer(self.parameters, settings)
+        self.optimizer = build_optimizer(model, settings)
         self.average = WeightAverage(self.parameters, settings)
         torch.manual_seed(settings.seed)
         if self.device.type == "cpu":

@@ -12,13 +12,16 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from pydantic import BaseModel
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from attent.attention.positions.learned import Learned
 from attent.errors import check_known
+from attent.layers.embeddings import TokenEmbedding
 from attent.training.settings import TrainingSettings
 
 # Number of points during training at which `peak_ratio` computes the learning rate.
@@ -28,14 +31,20 @@ OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"adamw": torch.optim.AdamW, "ad
 Schedule = Callable[[float, float, float, int], float]
 
 
-def build_optimizer(parameters: list[nn.Parameter], settings: TrainingSettings) -> torch.optim.Adam:
-    """Build a fused Adam or AdamW optimizer that decays matrices but not vectors.
+def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Adam:
+    """Build a fused Adam or AdamW optimizer that decays matrices, but neither vectors nor embeddings.
 
     Source: Kingma & Ba (2015), algorithm 1, arXiv 1412.6980; Loshchilov & Hutter (2019), algorithm 2, arXiv 1711.05101.
     """
-    matrices = [parameter for parameter in parameters if parameter.dim() > 1]
-    vectors = [parameter for parameter in parameters if parameter.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    tables = [part for part in model.modules() if isinstance(part, TokenEmbedding | Learned)]
+    embeddings = {parameter for table in tables for parameter in table.parameters()}
+    groups: list[dict[str, Any]] = [
+        {"params": [], "weight_decay": settings.weight_decay},
+        {"params": [], "weight_decay": 0.0},
+    ]
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            groups[parameter.dim() < 2 or parameter in embeddings]["params"].append(parameter)
     optimizer = OPTIMIZERS[settings.optimizer]
     return optimizer(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
 

@@ -86,7 +86,7 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
     )
     epsilon: float = Field(default=1e-9, gt=0, description="Adam's epsilon, which prevents division by zero.")
     weight_decay: float = Field(
-        default=0.0, ge=0, description="Weight decay of matrices; biases and layer normalization are not decayed."
+        default=0.0, ge=0, description="Weight decay of matrices; embeddings, biases and layer normalization have none."
     )
     label_smoothing: float = Field(
         default=0.1, ge=0, lt=1, description="Share of probability distributed evenly over all tokens, 0 to 1."
