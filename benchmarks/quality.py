@@ -2,13 +2,16 @@
 
 scripts/bench quality train DIR NAME… [--share short] [--seeds 1 2] [--cores 0 1]
 scripts/bench quality table DIR
+scripts/bench quality speed RUN RUN…
 
 A cell is a change of configs/multi30k-tiny.toml with a seed. Its updates are given, not its minutes, so that a slow
 machine changes nothing: `full` are the updates of an hour on one core (see benchmarks/results/quality.md), `short` a
 third of them, which only tells what diverges. `train` trains the cells that are missing, one pinned to each core named,
 and continues those that were interrupted; each is judged when it is done: loss and BLEU (tokenized, beam 5, over all
 1,014 validation pairs), kept in DIR/cells.jsonl. `table` prints them: the mean over seeds, and the difference from the
-recipe with the same seeds and updates, with a 95 % interval of a paired bootstrap over the lines.
+recipe with the same seeds and updates, with a 95 % interval of a paired bootstrap over the lines. `speed` compares the
+ensemble of runs with one of them: in turn, 300 validation lines by the ensemble and, as many times as it has models, by
+the first run alone, on one thread.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,7 +36,7 @@ from _sides import head, table
 from attent.alignment.ablation import resampled_sums
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.evaluation import BleuJudge, bleu_metric, loss
-from attent.tasks.translation.translator import load
+from attent.tasks.translation.translator import Translator, load, load_ensemble
 from attent.text.readers import read_lines
 
 RECIPE = Path(__file__).parents[1] / "configs" / "multi30k-tiny.toml"
@@ -143,22 +147,51 @@ def _interval(differences: np.ndarray) -> str:
     return f"{differences.mean():+.2f} ({low:+.2f} to {high:+.2f})"
 
 
+def speed(runs: Sequence[Path], data: Path) -> None:
+    """Print the speed of an ensemble as a share of one model's speed divided by the number of models."""
+    lines = list(read_lines(data / VALIDATION[0]))[:300]
+    one, ensemble = load(runs[0]), load_ensemble(runs)
+
+    def seconds(translator: Translator, settings: SearchSettings, times: int) -> float:
+        begin = time.process_time()
+        for _ in range(times):
+            translator.translate(lines, settings)
+        return time.process_time() - begin
+
+    head("Ensemble decoding")
+    rows = []
+    for name, settings, rounds in (("greedy", SearchSettings(), 14), ("beam 5", SEARCH, 6)):
+        pairs = [(seconds(one, settings, len(runs)), seconds(ensemble, settings, 1)) for _ in range(rounds)]
+        alone, together = (min(side) for side in zip(*pairs, strict=True))
+        shares = [first / second for first, second in pairs]
+        speeds = [len(lines) * len(runs) / alone, len(lines) / together]
+        rows.append(
+            [name, *(f"{value:.1f}" for value in speeds), f"{alone / together:.2f}", f"{np.median(shares):.2f}"]
+        )
+    share = f"share of 1/{len(runs)}"
+    table(["search", "one model, lines/s", f"{len(runs)} models", share, "median of the rounds"], rows)
+
+
 def main() -> None:
-    """Train cells, or print their table."""
+    """Train cells, print their table, or measure an ensemble."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    trainer, printer = commands.add_parser("train"), commands.add_parser("table")
+    trainer, printer, timer = (commands.add_parser(name) for name in ("train", "table", "speed"))
     trainer.add_argument("folder", type=Path)
     trainer.add_argument("names", nargs="+", choices=CHANGES, metavar="NAME")
     trainer.add_argument("--share", choices=UPDATES, default="short")
     trainer.add_argument("--seeds", type=int, nargs="+", default=[1])
     trainer.add_argument("--cores", type=int, nargs="+", default=[0, 1])
-    trainer.add_argument("--data", type=Path, default=Path(os.environ.get("ATTENT_DATA", ".")) / "multi30k")
     printer.add_argument("folder", type=Path)
+    timer.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    for reader in (trainer, timer):
+        reader.add_argument("--data", type=Path, default=Path(os.environ.get("ATTENT_DATA", ".")) / "multi30k")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.command == "train":
         train(options.folder, options.data, options.names, options.share, options.seeds, options.cores)
+    elif options.command == "speed":
+        speed(options.runs, options.data)
     else:
         show(options.folder)
 

@@ -82,3 +82,6 @@ def test_the_mean_of_softmax(size: int) -> None:
         expected = logits.double().log_softmax(-1).logsumexp(0) - math.log(count)
         actual = log_mean_softmax(logits.clone())
         torch.testing.assert_close(actual.double(), expected, atol=1e-4, rtol=1e-5, equal_nan=True)
+        logits = 3 * torch.randn(count, 21, size)
+        expected = logits.double().log_softmax(-1).logsumexp(0) - math.log(count)
+        torch.testing.assert_close(log_mean_softmax(logits).double(), expected, atol=3e-6, rtol=1e-6)

@@ -44,6 +44,23 @@ static float log_of_sum(const float* x, int64_t count) {
   return highest + std::log(sum);
 }
 
+// Σ e^(x − highest), and each of these numbers in `exponentials`.
+static float sum_of_exponentials(const float* x, float highest, float* exponentials, int64_t count) {
+  Vector sums[2] = {};
+  int64_t j = 0;
+  for (; j + 2 * LANES <= count; j += 2 * LANES)
+    for (int64_t s = 0; s < 2; ++s) {
+      const Vector exponential = exponential_or_zero(load(x + j + s * LANES) - highest);
+      store(exponentials + j + s * LANES, exponential);
+      sums[s] += exponential;
+    }
+  float numbers[LANES], sum = 0;
+  store(numbers, sums[0] + sums[1]);
+  for (int64_t i = 0; i < LANES; ++i) sum += numbers[i];
+  for (; j < count; ++j) sum += exponentials[j] = std::exp(x[j] - highest);
+  return sum;
+}
+
 // The best continuations of a task's sentences.
 static void topk(const TopK& job, int64_t task, float*) {
   const int64_t end = task * SENTENCES + SENTENCES < job.number ? task * SENTENCES + SENTENCES : job.number;
@@ -90,34 +107,51 @@ static void log_softmax(const LogSoftmax& job, int64_t task, float*) {
   }
 }
 
-// The logarithm of the mean of the models' softmax, in place of the first model's logits: m + log (Σ e^(x − m) / N), m the highest x.
-static void log_mean_softmax(const LogMeanSoftmax& job, int64_t task, float* log_sums) {
-  const int64_t end = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number, stride = job.number * job.vocabulary;
+// log (Σ_m e^x_m / M) of the log-probabilities x of token v, in place of the first model's logit.
+static inline void log_mean_at(const LogMeanSoftmax& job, float* first, const float* log_sums, float log_count, int64_t v, int64_t end) {
+  for (; v < end; ++v) {
+    float highest = -__builtin_inff(), sum = 0;
+    for (int64_t model = 0; model < job.count; ++model) {
+      const float x = first[model * job.stride() + v] - log_sums[model];
+      highest = x > highest ? x : highest;
+    }
+    for (int64_t model = 0; model < job.count; ++model) sum += std::exp(first[model * job.stride() + v] - log_sums[model] - highest);
+    first[v] = highest == -__builtin_inff() ? highest : highest + (std::log(sum) - log_count);
+  }
+}
+
+// The logarithm of the mean of the models' softmax, in place of the first model's logits. `scratch` holds each model's log Σ e^x, the
+// share 1 / (M Σ e^x) of its exponentials, and these.
+static void log_mean_softmax(const LogMeanSoftmax& job, int64_t task, float* scratch) {
+  const int64_t end = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number, size = job.vocabulary;
   const float log_count = std::log(static_cast<float>(job.count));
+  float *log_sums = scratch, *shares = log_sums + job.count, *exponentials = shares + job.count;
   for (int64_t i = task * ROWS; i < end; ++i) {
-    float* first = job.logits + i * job.vocabulary;
-    for (int64_t model = 0; model < job.count; ++model) log_sums[model] = log_of_sum(first + model * stride, job.vocabulary);
+    float *first = job.logits + i * size, total = 0;
+    for (int64_t model = 0; model < job.count; ++model) {
+      const float* x = first + model * job.stride();
+      const float highest = maximum(x, size), sum = sum_of_exponentials(x, highest, exponentials + model * size, size);
+      log_sums[model] = highest + std::log(sum);
+      shares[model] = 1.0f / (sum * job.count);
+      total += shares[model];
+    }
+    if (total != total) {
+      for (int64_t v = 0; v < size; ++v) first[v] = total;
+      continue;
+    }
     int64_t v = 0;
-    for (; v + LANES <= job.vocabulary; v += LANES) {
-      Vector highest = load(first + v) - log_sums[0], sum = {};
-      for (int64_t model = 1; model < job.count; ++model) {
-        const Vector x = load(first + model * stride + v) - log_sums[model];
-        highest = x > highest ? x : highest;
+    for (; v + BLOCK * LANES <= size; v += BLOCK * LANES) {
+      Vector means[BLOCK], lowest = broadcast(1.0f);
+      for (int64_t b = 0; b < BLOCK; ++b) {
+        means[b] = load(exponentials + v + b * LANES) * shares[0];
+        for (int64_t model = 1; model < job.count; ++model) means[b] += load(exponentials + model * size + v + b * LANES) * shares[model];
+        lowest = means[b] < lowest ? means[b] : lowest;
       }
-      for (int64_t model = 0; model < job.count; ++model) {
-        const Vector shifted = load(first + model * stride + v) - log_sums[model] - highest;
-        sum += exponential(shifted < -87.0f ? broadcast(-87.0f) : shifted);
-      }
-      store(first + v, highest + (logarithm(sum) - log_count));
+      // smaller ones have lost digits, or are 0
+      if (-max_lane(-lowest) < 1e-30f) log_mean_at(job, first, log_sums, log_count, v, v + BLOCK * LANES);
+      else
+        for (int64_t b = 0; b < BLOCK; ++b) store(first + v + b * LANES, logarithm(means[b]));
     }
-    for (; v < job.vocabulary; ++v) {
-      float highest = first[v] - log_sums[0], sum = 0;
-      for (int64_t model = 1; model < job.count; ++model) {
-        const float x = first[model * stride + v] - log_sums[model];
-        highest = x > highest ? x : highest;
-      }
-      for (int64_t model = 0; model < job.count; ++model) sum += std::exp(first[model * stride + v] - log_sums[model] - highest);
-      first[v] = highest + (std::log(sum) - log_count);
-    }
+    log_mean_at(job, first, log_sums, log_count, v, size);
   }
 }

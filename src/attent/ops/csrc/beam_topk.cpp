@@ -27,6 +27,8 @@ struct LogSoftmax {
 struct LogMeanSoftmax {
   float* logits;
   int64_t count, number, vocabulary;
+
+  int64_t stride() const { return number * vocabulary; }
 };
 
 // Sentences of a task; rows of a task.
@@ -61,5 +63,5 @@ EXPORTED int attent_log_mean_softmax(float* logits, int64_t count, int64_t numbe
                                      int level) {
   const LogMeanSoftmax job{logits, count, number, vocabulary};
   const auto task = DISPATCH(log_mean_softmax, level);
-  return run(job, task, (number + ROWS - 1) / ROWS, count, threads, parallel);
+  return run(job, task, (number + ROWS - 1) / ROWS, count * (2 + vocabulary), threads, parallel);
 }

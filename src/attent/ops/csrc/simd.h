@@ -44,7 +44,7 @@ static inline Vector exponential(Vector x) {
   return series * power;
 }
 
-// log x for normal x >= 1, to about one unit in the last place: x = 2^n · (1 + r), r within [√½ − 1, √2 − 1], and log (1 + r) by Cephes'
+// log x for normal x > 0, to about one unit in the last place: x = 2^n · (1 + r), r within [√½ − 1, √2 − 1], and log (1 + r) by Cephes'
 // polynomial.
 static inline Vector logarithm(Vector x) {
   Integers bits;
