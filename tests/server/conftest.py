@@ -59,7 +59,7 @@ def catalog(translators: dict[str, Translator], tmp_path: Path) -> RunCatalog:
         path.mkdir()
         (path / "config.json").write_text("{}")
     pairs = [(name[:2], name[3:]) for name in translators]
-    return RunCatalog(paths, pairs, lambda path: translators[path.name.replace("-", ":")])
+    return RunCatalog(paths, pairs, lambda copies: translators[copies[0].name.replace("-", ":")])
 
 
 def pair_of(work: object) -> tuple[str, str]:

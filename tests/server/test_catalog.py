@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.request
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from attent.runs.folder import MODEL, RunWriter, read, without_digest
 from attent.runs.packed import write_packed
 from attent.server import catalog as catalogs
 from attent.server.catalog import RunCatalog
-from attent.tasks.translation.translator import Translator, load
+from attent.tasks.translation.translator import Translator, load, load_ensemble
 from attent.text.tokenizer import CharTokenizer
 
 SETTINGS = TransformerSettings(
@@ -40,13 +40,20 @@ TEXTS = ["the dog", "a cat sat.", "who?", "no!", "it rains today", "yes", "two m
 LIMIT = 20.0
 
 
-def write_run(path: Path, seed: int, dtype: str = "float32", target: str = "de", source: str = "en") -> Path:
+def write_run(
+    path: Path,
+    seed: int,
+    dtype: str = "float32",
+    target: str = "de",
+    source: str = "en",
+    letters_seed: int | None = None,
+) -> Path:
     """Write an untrained run, whose vocabularies have the size of any other's.
 
     Only digests tell that files are of two runs.
     """
     torch.manual_seed(seed)
-    letters = random.Random(seed).sample(LETTERS, len(LETTERS))
+    letters = random.Random(letters_seed or seed).sample(LETTERS, len(LETTERS))
     tokenizers = CharTokenizer("".join(letters)), CharTokenizer("".join(reversed(letters)))
     config = RunConfig(model=SETTINGS, origin={"source_language": source, "target_language": target})
     with RunWriter(path) as run:
@@ -95,8 +102,8 @@ def test_a_run_that_cannot_be_loaded_is_tried_once_for_each_change(
     (tmp_path / "config.json").write_text("{}")
     errors, tries, lines = list[Exception](), list[Path](), list[str]()
 
-    def load(path: Path) -> Translator:
-        tries.append(path)
+    def load(copies: Sequence[Path]) -> Translator:
+        tries.extend(copies)
         if errors:
             raise errors[0]
         return translators["en:de"]
@@ -149,9 +156,9 @@ def test_a_run_that_is_written_in_any_order_is_loaded_once_all_of_it_is_there(
 def test_a_run_that_changes_while_it_is_loaded_is_loaded_again(tmp_path: Path) -> None:
     run, loads = write_run(tmp_path / "run", 1), list[Path]()
 
-    def load_and_change(path: Path) -> Translator:
-        loads.append(path)
-        translator = load(path)
+    def load_and_change(copies: Sequence[Path]) -> Translator:
+        loads.extend(copies)
+        translator = load(*copies)
         if len(loads) < 3:
             os.utime(run / "target.tokenizer.json")
         return translator
@@ -169,7 +176,7 @@ def test_a_failure_is_tried_again_ever_more_rarely_and_said_once(
 ) -> None:
     run, tries, now = write_run(tmp_path / "run", 1), list[float](), [0.0]
     lines = list[str]()
-    catalog = RunCatalog([run], [None], lambda path: tries.append(now[0]) or load(path), say=lines.append)
+    catalog = RunCatalog([run], [None], lambda copies: tries.append(now[0]) or load(*copies), say=lines.append)
     monkeypatch.setattr(catalogs.time, "monotonic", lambda: now[0])
     content = (run / MODEL).read_bytes()
     (run / MODEL).write_bytes(content[:-1])
@@ -223,6 +230,24 @@ def test_a_run_of_other_languages_does_not_answer_for_those_of_before(tmp_path: 
     assert served[1].runs[0].translator.translate(TEXTS) == expected
     with pytest.raises(RunError, match="there is no such folder"):
         RunCatalog([tmp_path / "missing"], [None])
+
+
+def test_runs_of_the_same_languages_are_an_ensemble(tmp_path: Path) -> None:
+    first, second, lines = write_run(tmp_path / "first", 1), tmp_path / "second", list[str]()
+    write_run(second, 2, letters_seed=1)
+    catalog = RunCatalog([first, second], [None, None], say=lines.append)
+    expected = load_ensemble([first, second]).translate(TEXTS)
+    assert catalog.runs[0].translator.translate(TEXTS) == expected not in [load(first).translate(TEXTS)]
+    assert [run.name for run in catalog.runs] == [f"{first}, {second}"]
+    shutil.rmtree(second)
+    write_run(second, 3, letters_seed=1)
+    catalog.reload()
+    assert catalog.runs[0].translator.translate(TEXTS) == load_ensemble([first, second]).translate(TEXTS)
+    assert lines == [f"{first}, {second} has changed, and was loaded again"]
+    shutil.rmtree(second)
+    write_run(second, 3, target="fr", letters_seed=1)
+    catalog.reload()
+    assert f"{second} now translates en to fr, not en to de" in lines[1]
 
 
 def test_the_memory_of_a_run_that_was_replaced_is_given_back(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_the_least_recently_used_run_leaves_the_memory(folder: Path, monkeypatch
     size, base = 2 * max(sizes.values()), 500 * MEBIBYTE
     catalogs = list[RunCatalog]()
     monkeypatch.setattr(
-        devices, "resident_memory", lambda: base + sum(2 * sizes[run.path] for c in catalogs for run in c.runs)
+        devices, "resident_memory", lambda: base + sum(2 * sizes[Path(run.name)] for c in catalogs for run in c.runs)
     )
     with pytest.raises(ArgumentError, match="--memory is too small: the program takes 500 MiB, and the largest run 1 "):
         RunCatalog([], [], folder=folder, memory=base + size - 1)
@@ -155,13 +155,13 @@ def test_the_least_recently_used_run_leaves_the_memory(folder: Path, monkeypatch
     model = weakref.ref(catalog.use(second).translator.model)
     catalog.use(first)
     assert translator_of(catalog, third).translate(TEXTS)
-    assert model() is None and [run.path for run in catalog.runs] == [first.path, third.path]
+    assert model() is None and [run.name for run in catalog.runs] == [first.name, third.name]
     assert translator_of(catalog, second).translate(TEXTS) == answers[1]
-    assert [run.path for run in catalog.runs] == [second.path, third.path]
+    assert [run.name for run in catalog.runs] == [second.name, third.name]
     # memory that is used later counts too; one run stays
     base = 600 * MEBIBYTE
     catalog.reload()
-    assert [run.path for run in catalog.runs] == [second.path]
+    assert [run.name for run in catalog.runs] == [second.name]
     catalog.close()
 
 

@@ -24,8 +24,9 @@ from attent.runs.snapshot import (
 )
 from attent.tasks.translation.glossary import Glossary
 from attent.tasks.translation.term_search import check_terms
-from attent.tasks.translation.translator import Translator, load
+from attent.tasks.translation.translator import Translator, load_ensemble
 
+Stamps = tuple[Stamp, ...]
 # Seconds without changes after which a run without digests is considered complete.
 QUIET = 2.5
 # Seconds until the next attempt to load a run that failed and has not changed: the first delay, doubled after each
@@ -41,21 +42,21 @@ PIVOT = "en"
 
 @dataclass(frozen=True, eq=False)
 class ServedRun:
-    """A loaded run.
+    """A loaded run, or an ensemble of runs.
 
     Args:
-        path: its folder.
+        name: the paths of its folders.
         source: the code of its source language.
         target: the code of its target language.
         translator: the translator loaded from it.
-        stamp: the stamp of its files, taken before it was loaded.
+        stamps: the stamps of each folder's files, taken before it was loaded.
     """
 
-    path: Path
+    name: str
     source: str
     target: str
     translator: Translator
-    stamp: Stamp
+    stamps: Stamps
 
 
 @dataclass
@@ -63,14 +64,14 @@ class _Attempt:
     """The attempts to load a run that has changed.
 
     Args:
-        stamp: the stamp of its files.
-        begin: the time when the stamp was first seen, in seconds on the monotonic clock.
+        stamps: the stamps of its files.
+        begin: the time when the stamps were first seen, in seconds on the monotonic clock.
         due: the time of the next attempt, on the same clock.
         delay: the seconds to wait after the next failure.
         problems: the problems that were already logged.
     """
 
-    stamp: Stamp
+    stamps: Stamps
     begin: float
     due: float
     delay: float
@@ -79,23 +80,23 @@ class _Attempt:
 
 @dataclass(eq=False)
 class RunEntry:
-    """A run folder of a catalog.
+    """A run folder of a catalog, or the run folders of an ensemble.
 
     Args:
-        path: the folder.
+        paths: the folders.
         source: the code of its source language.
         target: the code of its target language.
-        is_named: whether its config names these languages; after a change it must still do so.
+        is_named: whether their configs name these languages; after a change they must still do so.
         glossary: terms with fixed translations; None without any.
         run: the loaded run; None if it is not in memory.
         used: the time when a request last used it, in seconds on the monotonic clock.
         attempt: the attempts to load a changed run; None if it has not changed.
         is_settled: whether the weights that loading has read, and searches do not need, have left the memory.
-        copy: the copy of the folder from which the run is loaded, and its stamp; None if there is none.
-        files: keeps the copy.
+        copy: the copies of the folders from which the run is loaded, and their stamps; None if there are none.
+        files: keeps the copies.
     """
 
-    path: Path
+    paths: list[Path]
     source: str
     target: str
     is_named: bool
@@ -104,11 +105,20 @@ class RunEntry:
     used: float = 0.0
     attempt: _Attempt | None = None
     is_settled: bool = False
-    copy: tuple[Stamp, Path] | None = None
+    copy: tuple[Stamps, list[Path]] | None = None
     files: ExitStack = field(default_factory=ExitStack)
 
     def __str__(self) -> str:
         return f"{self.source} → {self.target}"
+
+    @property
+    def name(self) -> str:
+        """The paths of its folders."""
+        return ", ".join(map(str, self.paths))
+
+    def stamps(self) -> Stamps:
+        """Return the stamps of the folders' files now."""
+        return tuple(map(stamp_of, self.paths))
 
 
 class ColdRunError(Exception):
@@ -127,16 +137,17 @@ class RunCatalog:
     """The runs of a server, loaded from copies of their folders, so that writing to a folder does not change answers.
 
     Args:
-        paths: run folders that are loaded now.
+        paths: run folders that are loaded now; those of the same languages are an ensemble.
         languages: the (source, target) of each of them; None to use those of its config.
-        load_run: loads the translator of a folder.
+        load_runs: loads the translator of a folder, or of an ensemble's folders.
         folder: a folder of run folders, each loaded when it is first needed; None without one.
         memory: the memory of this process, in bytes, above which the least recently used runs of `folder` leave the
             memory; None for no limit.
         say: writes a line to the log.
 
     Raises:
-        ArgumentError: a run has no languages, two runs have the same, or the memory is too small for a run.
+        ArgumentError: a run has no languages, one of `folder` has those of another, the runs of an ensemble have
+            different vocabularies, or the memory is too small for a run.
         RunError: a run cannot be loaded.
     """
 
@@ -144,19 +155,22 @@ class RunCatalog:
         self,
         paths: Sequence[Path],
         languages: Sequence[tuple[str, str] | None],
-        load_run: Callable[[Path], Translator] = load,
+        load_runs: Callable[[Sequence[Path]], Translator] = load_ensemble,
         *,
         folder: Path | None = None,
         memory: int | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self._load, self._memory, self._say, self._lock = load_run, memory, say, threading.Lock()
+        self._load, self._memory, self._say, self._lock = load_runs, memory, say, threading.Lock()
         self._entries, self._cold = dict[tuple[str, str], RunEntry](), list[RunEntry]()
         self.loads = 0
         for path, pair in zip(paths, languages, strict=True):
-            self.load(self._add(path, pair))
-        self._cold = [self._add(path, None) for path in translators_in(folder, say)] if folder is not None else []
-        largest = max((_memory_of(entry.path) for entry in self._cold), default=0)
+            self._add(path, pair)
+        for entry in self.entries:
+            self.load(entry)
+        found = translators_in(folder, say) if folder is not None else []
+        self._cold = [self._add(path, None, is_single=True) for path in found]
+        largest = max(map(_memory_of, self._cold), default=0)
         if memory is not None and (used := devices.resident_memory()) + largest > memory:
             raise ArgumentError(
                 f"--memory is too small: the program takes {used / 2**20:,.0f} MiB, and the largest run "
@@ -168,11 +182,12 @@ class RunCatalog:
             targets.setdefault(source, set()).update({target}, further)
         self._sources: Mapping[str, list[str]] = {source: sorted(of_source) for source, of_source in targets.items()}
 
-    def _add(self, path: Path, pair: tuple[str, str] | None) -> RunEntry:
+    def _add(self, path: Path, pair: tuple[str, str] | None, *, is_single: bool = False) -> RunEntry:
         source, target = pair or _languages_of(path)
-        if entry := self._entries.get((source, target)):
-            raise ArgumentError(f"{entry.path} and {path} both translate {source} to {target}: serve one of them")
-        entry = self._entries[source, target] = RunEntry(path, source, target, is_named=pair is None)
+        entry = self._entries.setdefault((source, target), RunEntry([], source, target, is_named=pair is None))
+        if entry.paths and is_single:
+            raise ArgumentError(f"{entry.name} and {path} both translate {source} to {target}: serve one of them")
+        entry.paths.append(path)
         return entry
 
     @property
@@ -225,14 +240,14 @@ class RunCatalog:
             for attempt in range(ATTEMPTS):
                 if entry.run is not None:
                     return
-                self._make_room(_memory_of(entry.path))
-                stamp = stamp_of(entry.path)
+                self._make_room(_memory_of(entry))
+                stamps = entry.stamps()
                 try:
-                    self._replace(entry, stamp)
+                    self._replace(entry, stamps)
                 except AttentError as error:
                     if isinstance(error, UnsettledError) and attempt < ATTEMPTS - 1:
                         time.sleep(PAUSE)
-                    elif entry.copy is None or entry.copy[0] == stamp:
+                    elif entry.copy is None or entry.copy[0] == stamps:
                         raise
                     else:
                         self._replace(entry, entry.copy[0])
@@ -251,31 +266,31 @@ class RunCatalog:
         for entry in self.entries:
             with self._lock:
                 if entry.run is not None:
-                    self._reload(entry, entry.run, stamp_of(entry.path))
+                    self._reload(entry, entry.run, entry.stamps())
         for entry in self._cold:
             if entry.copy is not None:
                 is_new, entry.is_settled = not entry.is_settled, True
                 # OSError: a load has replaced the copy
                 with suppress(OSError):
-                    forget_pages(entry.copy[1], is_new=is_new)
+                    forget_pages(entry.copy[1][0], is_new=is_new)
                 if is_new and entry.run is not None:
                     for parameter in filter(is_mapped, entry.run.translator.model.parameters()):
                         give_back(parameter)
         with self._lock:
             self._make_room(0)
 
-    def _reload(self, entry: RunEntry, run: ServedRun, stamp: Stamp) -> None:
+    def _reload(self, entry: RunEntry, run: ServedRun, stamps: Stamps) -> None:
         attempt, now = entry.attempt, time.monotonic()
-        if stamp == run.stamp:
+        if stamps == run.stamps:
             entry.attempt = None
             return
-        if attempt is None or attempt.stamp != stamp:
-            attempt = _Attempt(stamp, now, now, FIRST_DELAY, attempt.problems if attempt else set())
+        if attempt is None or attempt.stamps != stamps:
+            attempt = _Attempt(stamps, now, now, FIRST_DELAY, attempt.problems if attempt else set())
             entry.attempt = attempt
         if now < attempt.due:
             return
         try:
-            self._replace(entry, stamp, attempt)
+            self._replace(entry, stamps, attempt)
         except UnsettledError:
             # retried at the next round, with its new stamp or once it has been quiet
             pass
@@ -285,13 +300,13 @@ class RunCatalog:
             line = _problem(error)
             if line not in attempt.problems:
                 attempt.problems.add(line)
-                self._say(f"{run.path} has changed, and cannot be loaded: {line}; the run loaded before stays in use")
+                self._say(f"{run.name} has changed, and cannot be loaded: {line}; the run loaded before stays in use")
         else:
             entry.attempt = None
-            self._say(f"{run.path} has changed, and was loaded again")
+            self._say(f"{run.name} has changed, and was loaded again")
 
-    def _replace(self, entry: RunEntry, stamp: Stamp, attempt: _Attempt | None = None) -> None:
-        """Load the run of an entry from the copy with this stamp, which is made if needed.
+    def _replace(self, entry: RunEntry, stamps: Stamps, attempt: _Attempt | None = None) -> None:
+        """Load the run of an entry from the copies with these stamps, which are made if needed.
 
         Raises:
             ArgumentError: it cannot generate a term of the glossary.
@@ -299,27 +314,28 @@ class RunCatalog:
             UnsettledError: it may be incomplete.
         """
         with ExitStack() as files:
-            copy = entry.copy[1] if entry.copy and entry.copy[0] == stamp else None
-            is_new = copy is None
-            if copy is None:
-                copy = files.enter_context(snapshot(entry.path, stamp))
-            if attempt and time.monotonic() < (quiet := attempt.begin + QUIET) and _has_no_digests(copy):
+            copies = entry.copy[1] if entry.copy and entry.copy[0] == stamps else None
+            is_new = copies is None
+            if copies is None:
+                copies = [files.enter_context(snapshot(*pair)) for pair in zip(entry.paths, stamps, strict=True)]
+            if attempt and time.monotonic() < (quiet := attempt.begin + QUIET) and any(map(_has_no_digests, copies)):
                 attempt.due = quiet
-                raise UnsettledError(f"{entry.path} has no digests and may still be changing")
+                raise UnsettledError(f"{entry.name} has no digests and may still be changing")
             pair = entry.source, entry.target
-            if entry.is_named and (languages := _languages_of(copy)) != pair:
-                now = " to ".join(languages)
-                raise RunError(f"{entry.path} now translates {now}, not {entry.source} to {entry.target}")
-            with named_as(entry.path, copy):
-                translator = self._load(copy)
+            for path, copy in zip(entry.paths, copies, strict=True):
+                files.enter_context(named_as(path, copy))
+                if entry.is_named and (languages := _languages_of(copy)) != pair:
+                    now = " to ".join(languages)
+                    raise RunError(f"{path} now translates {now}, not {entry.source} to {entry.target}")
+            translator = self._load(copies)
             if entry.glossary:
                 check_terms(entry.glossary, translator.target_tokenizer)
-            entry.run = ServedRun(entry.path, *pair, translator, stamp)
+            entry.run = ServedRun(entry.name, *pair, translator, stamps)
             self.loads += 1
             # a run of the folder may leave the memory, and is then loaded from this copy again
             if entry in self._cold and is_new:
                 entry.files.close()
-                entry.files, entry.copy = files.pop_all(), (stamp, copy)
+                entry.files, entry.copy = files.pop_all(), (stamps, copies)
             entry.is_settled = False
 
     def _make_room(self, size: int) -> None:
@@ -334,7 +350,7 @@ class RunCatalog:
             while is_held() is not None and time.monotonic() < end:
                 time.sleep(0.01)
             if oldest.copy is not None:
-                forget_pages(oldest.copy[1])
+                forget_pages(oldest.copy[1][0])
             devices.trim_memory()
 
 
@@ -382,10 +398,9 @@ def _problem(error: Exception) -> str:
     return " ".join((str(error) if is_known else f"unexpected {type(error).__name__}: {error}").split())
 
 
-def _memory_of(path: Path) -> int:
+def _memory_of(entry: RunEntry) -> int:
     """Return about how many bytes of memory a run takes: its packed weights, or its weights and packed ones."""
-    sizes = weight_sizes(path)
-    return min(sizes) if len(sizes) > 1 else 2 * sum(sizes)
+    return sum(min(sizes) if len(sizes) > 1 else 2 * sum(sizes) for sizes in map(weight_sizes, entry.paths))
 
 
 def _has_no_digests(path: Path) -> bool:

@@ -126,7 +126,7 @@ class TranslationService:
     ) -> None:
         for run in catalog.runs if settings.minimum_confidence else ():
             if run.translator.calibration is None:
-                raise ArgumentError(f"--minimum-confidence needs {NOT_CALIBRATED.replace('RUN', str(run.path))}")
+                raise ArgumentError(f"--minimum-confidence needs {NOT_CALIBRATED.replace('RUN', run.name)}")
         self.settings, self.catalog, self.batcher, self._say = settings, catalog, batcher, say
         self.detect = LanguageDetector(catalog.sources).detect
         self.documents = DocumentProcesses()
@@ -188,7 +188,7 @@ class TranslationService:
                 try:
                     await loading
                 except Exception as error:
-                    self._say(f"{cold.entry.path} cannot be loaded: {error}")
+                    self._say(f"{cold.entry.name} cannot be loaded: {error}")
                     raise RequestError(503, f"{cold.entry} cannot be loaded now") from error
 
     async def translate(

@@ -35,7 +35,7 @@ def serve(
 ) -> None:
     """Serve runs over HTTP with LibreTranslate's API: POST /translate, POST /detect, GET /languages and more.
 
-    Each run is a translator for its own languages.
+    Each run is a translator for its own languages; runs of the same languages are an ensemble.
     Requests share batches, which does not change the translations. If the queue is full, requests are refused
     immediately with status 429. A run that changes on disk is reloaded. Languages that no run translates directly are
     translated through a third one. On SIGTERM or Ctrl-C, the server finishes the requests in progress and stops. Use a
@@ -47,7 +47,7 @@ def serve(
     from attent.server.catalog import RunCatalog, parse_languages
     from attent.server.server import TranslationServer
     from attent.tasks.translation.term_search import read_terms
-    from attent.tasks.translation.translator import load
+    from attent.tasks.translation.translator import load_ensemble
     from attent.web import listen
 
     run_paths, pairs = paths or [], parse_languages(languages or ())
@@ -75,12 +75,13 @@ def serve(
     catalog = RunCatalog(
         run_paths,
         pairs or [None] * len(run_paths),
-        lambda run: loading.tool(run, load),
+        lambda copies: loading.tool(copies, load_ensemble),
         folder=runs,
         memory=None if memory is None else bytes_in(memory, "--memory"),
         say=say,
     )
-    for entry, path in zip(catalog.entries, glossary or (), strict=False):
+    for run, path in zip(run_paths, glossary or (), strict=False):
+        entry = next(entry for entry in catalog.entries if run in entry.paths)
         entry.glossary = read_terms(path, catalog.use(entry).translator.target_tokenizer)
     name = f"[{settings.host}]" if ":" in settings.host else settings.host
     with listen(settings.host, settings.port) as listener:
@@ -88,7 +89,7 @@ def serve(
 
         def announce() -> None:
             print(f"http://{name}:{listener.getsockname()[1]}", flush=True)
-            say("; ".join(f"{entry}: {entry.path}" for entry in catalog.entries))
+            say("; ".join(f"{entry}: {entry.name}" for entry in catalog.entries))
             say(limits_line(settings))
 
         if not server.run(listener, announce):
