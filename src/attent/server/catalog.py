@@ -168,8 +168,8 @@ class RunCatalog:
             self._add(path, pair)
         for entry in self.entries:
             self.load(entry)
-        found = translators_in(folder, say) if folder is not None else []
-        self._cold = [self._add(path, None, is_single=True) for path in found]
+        translators = translators_in(folder, say) if folder is not None else []
+        self._cold = [self._add(path, None, is_single=True) for path in translators]
         largest = max(map(_memory_of, self._cold), default=0)
         if memory is not None and (used := devices.resident_memory()) + largest > memory:
             raise ArgumentError(

@@ -22,6 +22,7 @@ from attent.tasks import word_vectors
 from attent.tasks.evaluation import Results, Say
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Vocabularies, task_of
+from attent.tasks.translation.distillation import check_teachers
 from attent.text.batches import Examples
 from attent.text.readers import STANDARD_INPUT
 from attent.text.tokenizer import SENTENCE_ENDS, sentence_ends
@@ -50,7 +51,8 @@ def follow(
         settings: settings of the corpus, the model and training.
         path: the new run folder.
         replace: True to replace an existing run folder.
-        init_from: a run folder that provides weights and tokenizers, and the model settings unless `settings` has some.
+        init_from: a run folder that provides weights and tokenizers, and the model settings unless `settings` has some;
+            without one, the first teacher provides the tokenizers.
         trust_code: True if that run may name modules to import; `settings` always may.
         progress: shows progress; on standard error by default.
 
@@ -76,10 +78,11 @@ def follow(
             task = task_of(settings.task)
             corpus = task.corpus(settings)
             torch.manual_seed(settings.training.seed)
+            tokenizer_run = init_from or next(iter(settings.training.teacher), None)
             vocabularies = (
                 task.learn_vocabularies(corpus)
-                if init_from is None
-                else Vocabularies.read(init_from, read_config(init_from))
+                if tokenizer_run is None
+                else Vocabularies.read(tokenizer_run, read_config(tokenizer_run))
             )
             config = _new_config(settings, corpus, vocabularies)
             model, embeddings = _new_model(settings, config, vocabularies, init_from)
@@ -128,6 +131,7 @@ def resume(
         with RunWriter.again(path) as run:
             config = read_config(path)
             settings = _resumed_settings(Path(path), config, changes)
+            check_teachers(settings.training.teacher, path)
             checkpoint = latest_checkpoint(path)
             if config.state == "finished" and checkpoint is None:
                 raise RunError(
@@ -328,6 +332,8 @@ def _check(settings: RunSettings, init_from: Path | str | None, processes: Proce
         )
     word_vectors.check(settings)
     task_of(settings.task).loss_for(settings.training)
+    if init_from is not None:
+        check_teachers(settings.training.teacher, init_from)
 
 
 def _settings_from(settings: RunSettings, run: Path, *, trust_code: bool) -> RunSettings:

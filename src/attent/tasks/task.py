@@ -169,8 +169,9 @@ class Learning(ABC, Generic[C]):
         Raises:
             ArgumentError: this task does not support them.
         """
-        if training.r_drop:
-            raise ArgumentError("r_drop is for the task translate")
+        for name in ("r_drop", "teacher"):
+            if getattr(training, name):
+                raise ArgumentError(f"{name} is for the task translate")
         return self.loss
 
     def inherited_tables(self, settings: TaskSettings, start: RunConfig) -> dict[str, Any]:

@@ -97,6 +97,20 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
         description="Weight of R-Drop in the loss of translators, the divergence between two predictions with "
         "different dropout; updates take twice as long. 0 turns it off.",
     )
+    teacher: tuple[str, ...] = Field(
+        default=(), description="Runs of translators with the same vocabularies to learn from; several as an ensemble."
+    )
+    teacher_level: Literal["word", "sequence"] = Field(
+        default="word",
+        description='With teachers: learn from their distributions of each token ("word"), or from their translations '
+        '("sequence").',
+    )
+    teacher_weight: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="With teachers: their share of the loss, or of the batches; the references have the rest.",
+    )
     clip: float | None = Field(default=1.0, gt=0, description="Maximum gradient norm; None for no clipping.")
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
@@ -158,9 +172,11 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
 
     @model_serializer(mode="wrap")
     def _without_new(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit log, freeze and r_drop if not set, so that the settings equal those of earlier versions."""
+        """Omit log, freeze, r_drop and teachers if not set, so that the settings equal those of earlier versions."""
         return {
-            name: value for name, value in serialize(self).items() if name not in ("log", "freeze", "r_drop") or value
+            name: value
+            for name, value in serialize(self).items()
+            if (self.teacher or not name.startswith("teacher")) and (value or name not in ("log", "freeze", "r_drop"))
         }
 
     @property
@@ -177,6 +193,7 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
                 (self.batch_pairs is None) == (self.batch_tokens is None),
                 "set either batch_pairs or batch_tokens, the size of a batch",
             ),
+            (self.teacher and self.r_drop, "r_drop and teachers cannot be combined"),
             (
                 uses_validation and self.validate_every is None,
                 "patience and the schedule plateau need validations: set validate_every",

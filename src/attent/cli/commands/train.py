@@ -74,6 +74,7 @@ class Recipe:
     replace: Annotated[bool, Help("Replace an existing run folder.")] = False
     init_from: Annotated[Path | None, Help("Run folder whose weights and tokenizers to start from.")] = None
     freeze: Annotated[str | None, Help("Do not train embeddings, encoder, decoder or output.", "PART,…")] = None
+    teacher: Annotated[tuple[Path, ...], Help("Run to learn from; repeatable, for an ensemble.", "RUN")] = ()
     resume: Annotated[Path | None, Help("Run folder to resume training in.", "RUN")] = None
 
 
@@ -161,6 +162,8 @@ def _change(recipe: Recipe, start: RunSettings, changes: dict[str, Any], trainin
     """Return the settings with the command's changes, and with paths resolved in the --data folder."""
     if recipe.freeze is not None:
         changes["training.freeze"] = [part.strip() for part in recipe.freeze.split(",")]
+    if recipe.teacher:
+        changes["training.teacher"] = list(map(str, recipe.teacher))
     all_changes = [*recipe.changes, *(f"{name}={json.dumps(value)}" for name, value in changes.items())]
     settings = override(start, all_changes, **training)
     return settings if recipe.data is None else resolve_corpus(settings, recipe.data)
@@ -207,6 +210,7 @@ def _check_resumed(recipe: Recipe, task: str | None, names: Sequence[str], *, ha
         "--init-from": recipe.init_from is not None,
         "--task": task is not None,
         "--freeze": recipe.freeze is not None,
+        "--teacher": recipe.teacher,
         **dict.fromkeys(names, True),
     }
     refuse(*((is_given, f"a resumed run keeps its settings: omit {name}") for name, is_given in fixed.items()))

@@ -24,6 +24,7 @@ from attent.tasks.evaluation import (
     result_lines,
 )
 from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
+from attent.tasks.translation.distillation import Distillation
 from attent.tasks.translation.evaluation import (
     BleuJudge,
     LossJudge,
@@ -183,6 +184,8 @@ class TranslationTask(Task[ParallelCorpus]):
         return {}
 
     def loss_for(self, training: TrainingSettings) -> LossFunction:
+        if training.teacher:
+            return Distillation(training)
         return partial(translation_cross_entropy, r_drop=training.r_drop)
 
     def inherited_tables(self, settings: TaskSettings, start: RunConfig) -> dict[str, Any]:

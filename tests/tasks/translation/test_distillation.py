@@ -1,0 +1,132 @@
+"""Training translators with teachers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attent.errors import ArgumentError, RunError
+from attent.runs.config import read_config
+from attent.runs.folder import tokenizers_as_text
+from attent.search.settings import SearchSettings
+from attent.tasks.recipe import follow, resume
+from attent.tasks.settings import RunSettings, parse
+from attent.tasks.translation.distillation import Distillation
+from attent.tasks.translation.translator import Translator, load, load_ensemble
+from attent.text.batches import Batch, Bitext, Sequences, batch_of
+from attent.text.text import Pair
+from attent.text.tokenizer import BOS, EOS, PAD
+from attent.training.loss import translation_cross_entropy
+
+SMALL = "encoder_layers = 1\ndecoder_layers = 1\nwidth = 16\nfeed_forward = 17\nheads = 2\ndropout = 0.2"
+DATES = "training_pairs = 53\nvalidation_pairs = 5\nheld_out_dates = 31\nheld_out_pairs = 7\nheld_out_combinations = 2"
+TRAINING = '[training]\nupdates = 3\nbatch_pairs = 8\nprecision = "float32"'
+TINY = parse(f'[dates]\nlocales = ["en", "de"]\n{DATES}\n[model]\n{SMALL}\n{TRAINING}', "tiny.toml")
+PAIRS = [
+    Pair("en | March 3, 2026", "2026-03-03"),
+    Pair("de | 3. März 2026", "2026-03-03"),
+    Pair("en | May 5, 1999", "1999-05-05"),
+]
+
+
+@pytest.fixture(scope="module")
+def teachers(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    paths = [tmp_path_factory.mktemp("teachers") / str(seed) for seed in (1, 2)]
+    for seed, path in enumerate(paths):
+        follow(changed(TINY, seed=seed), path)
+    return [str(path) for path in paths]
+
+
+def changed(settings: RunSettings, **training: Any) -> RunSettings:
+    return settings.model_copy(update={"training": settings.training.model_copy(update=training)})
+
+
+def batch_for(translator: Translator) -> Batch:
+    bitext = Bitext(PAIRS, translator.source_tokenizer, translator.target_tokenizer)
+    return bitext.batch(torch.arange(len(PAIRS)).numpy())
+
+
+def test_the_word_level_mixes_the_reference_with_the_mean_of_the_distributions(teachers: list[str]) -> None:
+    student = load(teachers[1])
+    batch, weight, smoothing = batch_for(student), 0.3, 0.1
+    loss = Distillation(changed(TINY, teacher=tuple(teachers), teacher_weight=weight).training)
+    actual = loss(student.model, batch, smoothing, "float32")
+    actual.backward()
+    assert all(parameter.grad is not None for parameter in student.model.parameters())
+
+    def distribution(path: str) -> torch.Tensor:
+        model = load(path).model
+        features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
+        return model.output(features).double().softmax(-1)
+
+    first, second = map(distribution, teachers)
+    log_probs, wanted = second.log(), weight * (first + second) / 2
+    references = torch.nn.functional.one_hot(batch.target_out, log_probs.shape[-1])
+    wanted = wanted + (1 - weight) * ((1 - smoothing) * references + smoothing / log_probs.shape[-1])
+    losses = -(wanted * log_probs).sum(-1)
+    torch.testing.assert_close(actual.double(), losses[batch.target_out != PAD].mean(), atol=1e-5, rtol=1e-5)
+
+
+def test_the_sequence_level_learns_the_translations_of_the_teachers(
+    teachers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    student, teacher = load(teachers[0]), load_ensemble(teachers)
+    batch = batch_for(student)
+    settings = changed(TINY, teacher=tuple(teachers), teacher_level="sequence", teacher_weight=1.0)
+    loss = Distillation(settings.training)
+    actual = loss(student.model, batch, 0.1, "float32")
+    translations = teacher.search([pair.source for pair in PAIRS], SearchSettings(beam=5))
+    targets = Sequences([[BOS, *best[0].tokens, EOS] for best in translations])
+    translated = batch_of(batch.source, batch.source_lengths.numpy(), targets, torch.arange(3).numpy(), 16)
+    mean = translation_cross_entropy(student.model, translated, 0.1, "float32")
+    torch.testing.assert_close(actual, mean * translated.tokens / batch.tokens)
+    # each source is translated once
+    monkeypatch.setattr(Translator, "search_encoded", None)
+    assert torch.equal(loss(student.model, batch, 0.1, "float32"), actual)
+    # a batch that counts no predictions has no loss
+    assert loss(student.model, batch.zero_weight(), 0.1, "float32").item() == 0.0
+
+
+def test_references_take_the_other_batches(teachers: list[str]) -> None:
+    student = load(teachers[0])
+    batch = batch_for(student)
+    settings = changed(TINY, teacher=tuple(teachers), teacher_level="sequence", teacher_weight=0.25)
+    loss = Distillation(settings.training)
+    torch.manual_seed(0)
+    losses = [loss(student.model, batch, 0.0, "float32").item() for _ in range(200)]
+    plain = translation_cross_entropy(student.model, batch, 0.0, "float32").item()
+    assert 130 <= losses.count(plain) <= 170
+
+
+@pytest.mark.parametrize("level", ["word", "sequence"])
+def test_a_student_goes_on_to_the_last_bit(teachers: list[str], tmp_path: Path, level: str) -> None:
+    settings = changed(TINY, teacher=tuple(teachers), teacher_level=level)
+    follow(changed(settings, updates=5), tmp_path / "whole")
+    follow(settings, tmp_path / "parts")
+    resume(tmp_path / "parts", {"updates": 5})
+    follow(changed(TINY, updates=5), tmp_path / "plain")
+    whole, parts, plain = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts", "plain"))
+    assert whole == parts != plain
+    assert tokenizers_as_text(tmp_path / "whole") == tokenizers_as_text(teachers[0])
+    table = read_config(tmp_path / "whole").training
+    assert (table["teacher"], table["teacher_level"], table["teacher_weight"]) == (teachers, level, 0.5)
+    assert not any(name.startswith("teacher") for name in read_config(tmp_path / "plain").training)
+
+
+def test_a_teacher_of_another_kind_is_refused_before_a_run_begins(teachers: list[str], tmp_path: Path) -> None:
+    taught = changed(TINY, teacher=(teachers[0],))
+    other = TINY.model_copy(update={"dates": TINY.dates.model_copy(update={"locales": ("en",)})})
+    follow(other, tmp_path / "other")
+    with pytest.raises(ArgumentError, match=r"have different vocabularies: a teacher needs those of its student$"):
+        follow(taught, tmp_path / "run", init_from=tmp_path / "other")
+    with pytest.raises(RunError, match=r"nowhere is not a run folder: there is no such folder"):
+        follow(changed(TINY, teacher=(str(tmp_path / "nowhere"),)), tmp_path / "run")
+    with pytest.raises(ArgumentError, match=r"different vocabularies, and cannot be an ensemble"):
+        follow(changed(TINY, teacher=(teachers[0], str(tmp_path / "other"))), tmp_path / "run")
+    table = 'task = "text-generation"\n[lines]\ntrain = "nowhere.txt"\n[training]\nupdates = 1\nbatch_pairs = 2\n'
+    with pytest.raises(ArgumentError, match=r"^teacher is for the task translate$"):
+        follow(parse(f'{table}teacher = ["run"]\n', "lm.toml"), tmp_path / "run")
+    with pytest.raises(ArgumentError, match="r_drop and teachers cannot be combined"):
+        parse(f'[dates]\n{TRAINING}\nteacher = ["run"]\nr_drop = 1.0', "both.toml")
+    assert not (tmp_path / "run").exists()
