@@ -1,7 +1,8 @@
 """Changes to a recipe as cells: trained on one core each for a fixed number of tokens, and judged on validation.
 
-scripts/bench quality train DIR NAME… [--share short] [--seeds 1 2] [--cores 0 1]
+scripts/bench quality train DIR NAME… [--share short] [--seeds 1 2] [--cores 0 1] [--teacher RUN…]
 scripts/bench quality table DIR
+scripts/bench quality search RUN…
 scripts/bench quality speed RUN RUN…
 
 A cell is a change of configs/multi30k-tiny.toml with a seed. Its updates are given, not its minutes, so that a slow
@@ -9,7 +10,8 @@ machine changes nothing: `full` are the updates of an hour on one core (see benc
 third of them, which only tells what diverges. `train` trains the cells that are missing, one pinned to each core named,
 and continues those that were interrupted; each is judged when it is done: loss and BLEU (tokenized, beam 5, over all
 1,014 validation pairs), kept in DIR/cells.jsonl. `table` prints them: the mean over seeds, and the difference from the
-recipe with the same seeds and updates, with a 95 % interval of a paired bootstrap over the lines. `speed` compares the
+recipe with the same seeds and updates, with a 95 % interval of a paired bootstrap over the lines. `search` prints the
+BLEU of a run, or of an ensemble, for several length penalties. `speed` compares the
 ensemble of runs with one of them: in turn, 300 validation lines by the ensemble and, as many times as it has models, by
 the first run alone, on one thread.
 """
@@ -24,6 +26,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -41,30 +44,78 @@ from attent.text.readers import read_lines
 
 RECIPE = Path(__file__).parents[1] / "configs" / "multi30k-tiny.toml"
 UPDATES = {"full": 10_000, "short": 3_333}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a cell's training, which starts from the weights of the part before.
+
+    Args:
+        changes: the changes of the recipe.
+        share: the share of the cell's updates.
+        has_both: whether to train on both directions; the sources of the reverse one begin with the word `TAG`.
+    """
+
+    changes: tuple[str, ...] = ()
+    share: float = 1.0
+    has_both: bool = False
+
+
 # The changes, by name.
-CHANGES: dict[str, tuple[str, ...]] = {
-    "recipe": (),
-    "decay 0.03": ("training.weight_decay=0.03",),
-    "decay 0.1": ("training.weight_decay=0.1",),
-    "decay 0.3": ("training.weight_decay=0.3",),
-    "decay 1": ("training.weight_decay=1.0",),
-    "dropout 0.1": ("model.dropout=0.1",),
+CHANGES: dict[str, tuple[Stage, ...]] = {
+    "recipe": (Stage(),),
+    "decay 0.03": (Stage(("training.weight_decay=0.03",)),),
+    "decay 0.1": (Stage(("training.weight_decay=0.1",)),),
+    "decay 0.3": (Stage(("training.weight_decay=0.3",)),),
+    "decay 1": (Stage(("training.weight_decay=1.0",)),),
+    "dropout 0.1": (Stage(("model.dropout=0.1",)),),
+    "both directions": (Stage(has_both=True),),
+    "both, then one": (Stage(share=0.5, has_both=True), Stage(("training.learning_rate=1.5e-3",), share=0.5)),
 }
+TAG = "2en"
 SEARCH = SearchSettings(beam=5)
+PENALTIES = (0.0, 0.6, 0.8, 1.0, 1.2, 1.4)
+TRAINING = ("tok/train.lc.norm.tok.en.gz", "tok/train.lc.norm.tok.de.gz")
 VALIDATION = ("tok/val.lc.norm.tok.en.gz", "tok/val.lc.norm.tok.de.gz")
 
 
-def train_cell(folder: Path, data: Path, name: str, share: str, seed: int, core: int) -> dict[str, Any]:
+def train_cell(
+    folder: Path, data: Path, name: str, share: str, seed: int, core: int, teachers: Sequence[Path]
+) -> dict[str, Any]:
     """Train a cell, continuing it if it was interrupted, and return its row."""
-    run = folder / f"{name.replace(' ', '-')}-{share}-{seed}"
-    # the recipe ends by the clock
-    changes = [f"--set={change}" for change in (*CHANGES[name], "training.minutes=100000")]
-    new = ("--config", RECIPE, "--data", data, "--out", run, "--updates", UPDATES[share], "--seed", seed, *changes)
-    options = ("--resume", run) if run.exists() else new
-    command = ["taskset", "-c", core, sys.executable, "-m", "attent", "train", *options, "--threads", 1]
-    with (folder / f"{run.name}.log").open("a") as log:
-        subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log)
-    return {"name": name, "share": share, "seed": seed, **judged(run, data)}
+    label = f"{name}, {len(teachers)} teachers" if teachers else name
+    cell, before = folder / f"{label.replace(', ', '-').replace(' ', '-')}-{share}-{seed}", None
+    for number, stage in enumerate(CHANGES[name], 1):
+        run = cell if number == len(CHANGES[name]) else cell.with_name(f"{cell.name}-stage-{number}")
+        # the recipe ends by the clock
+        changes = [*stage.changes, "training.minutes=100000"]
+        if stage.has_both:
+            files = zip(("source", "target"), both_directions(folder, data), strict=True)
+            changes += [f"text.train_{side}={file}" for side, file in files]
+        words: list[Any] = ["--config", RECIPE, "--data", data, "--out", run, "--seed", seed]
+        words += ["--updates", round(UPDATES[share] * stage.share), *(f"--set={change}" for change in changes)]
+        words += [word for teacher in teachers for word in ("--teacher", teacher)]
+        words += [] if before is None else ["--init-from", before]
+        before = run
+        if run.exists():
+            if json.loads((run / "config.json").read_text("utf-8"))["state"] == "finished":
+                continue
+            words = ["--resume", run]
+        command = ["taskset", "-c", core, sys.executable, "-m", "attent", "train", *words, "--threads", 1]
+        with (folder / f"{run.name}.log").open("a") as log:
+            subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log)
+    return {"name": label, "share": share, "seed": seed, **judged(cell, data)}
+
+
+def both_directions(folder: Path, data: Path) -> tuple[Path, Path]:
+    """Write the training pairs in both directions, and return the files of sources and targets."""
+    sources, targets = (list(read_lines(data / file)) for file in TRAINING)
+    lines = [*sources, *(f"{TAG} {line}" for line in targets)], [*targets, *sources]
+    files = (folder / "both.source").resolve(), (folder / "both.target").resolve()
+    for file, side in zip(files, lines, strict=True):
+        if not file.exists():
+            file.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    return files
 
 
 def judged(run: Path, data: Path) -> dict[str, Any]:
@@ -91,12 +142,19 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def train(
-    folder: Path, data: Path, names: Sequence[str], share: str, seeds: Sequence[int], cores: Sequence[int]
+    folder: Path,
+    data: Path,
+    names: Sequence[str],
+    share: str,
+    seeds: Sequence[int],
+    cores: Sequence[int],
+    teachers: Sequence[Path],
 ) -> None:
     """Train the cells that are missing, seed by seed, one on each core."""
     folder.mkdir(parents=True, exist_ok=True)
     done = {(row["name"], row["share"], row["seed"]) for row in rows_in(folder)}
-    cells = [(name, share, seed) for seed in seeds for name in names if (name, share, seed) not in done]
+    suffix = f", {len(teachers)} teachers" if teachers else ""
+    cells = [(name, share, seed) for seed in seeds for name in names if (f"{name}{suffix}", share, seed) not in done]
     idle: SimpleQueue[int] = SimpleQueue()
     for core in cores:
         idle.put(core)
@@ -104,7 +162,7 @@ def train(
     def run(cell: tuple[str, str, int]) -> None:
         core = idle.get()
         try:
-            row = train_cell(folder, data, *cell, core)
+            row = train_cell(folder, data, *cell, core, teachers)
         finally:
             idle.put(core)
         with (folder / "cells.jsonl").open("a") as file:
@@ -147,6 +205,18 @@ def _interval(differences: np.ndarray) -> str:
     return f"{differences.mean():+.2f} ({low:+.2f} to {high:+.2f})"
 
 
+def search(runs: Sequence[Path], data: Path) -> None:
+    """Print the BLEU of an ensemble on the validation pairs for several length penalties."""
+    pairs, translator = list(zip(*(read_lines(data / side) for side in VALIDATION), strict=True)), load_ensemble(runs)
+    head("Length penalties, validation, beam 5")
+    rows = []
+    for penalty in PENALTIES:
+        judge = BleuJudge(translator, pairs, "none", SearchSettings(beam=5, length_penalty=penalty))
+        sums = judge.statistics().sum(0, keepdims=True)
+        rows.append([f"{penalty}", f"{judge.metric.score(sums)[0]:.2f}", f"{sums[0][0] / sums[0][1]:.3f}"])
+    table(["length penalty", "BLEU", "words, share of the references'"], rows)
+
+
 def speed(runs: Sequence[Path], data: Path) -> None:
     """Print the speed of an ensemble as a share of one model's speed divided by the number of models."""
     lines = list(read_lines(data / VALIDATION[0]))[:300]
@@ -176,20 +246,25 @@ def main() -> None:
     """Train cells, print their table, or measure an ensemble."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    trainer, printer, timer = (commands.add_parser(name) for name in ("train", "table", "speed"))
+    trainer, printer, searcher, timer = (commands.add_parser(name) for name in ("train", "table", "search", "speed"))
     trainer.add_argument("folder", type=Path)
     trainer.add_argument("names", nargs="+", choices=CHANGES, metavar="NAME")
     trainer.add_argument("--share", choices=UPDATES, default="short")
     trainer.add_argument("--seeds", type=int, nargs="+", default=[1])
     trainer.add_argument("--cores", type=int, nargs="+", default=[0, 1])
     printer.add_argument("folder", type=Path)
-    timer.add_argument("runs", type=Path, nargs="+", metavar="RUN")
-    for reader in (trainer, timer):
+    trainer.add_argument("--teacher", type=Path, nargs="+", default=[], metavar="RUN")
+    for reader in (searcher, timer):
+        reader.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    for reader in (trainer, searcher, timer):
         reader.add_argument("--data", type=Path, default=Path(os.environ.get("ATTENT_DATA", ".")) / "multi30k")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.command == "train":
-        train(options.folder, options.data, options.names, options.share, options.seeds, options.cores)
+        cells = options.names, options.share, options.seeds, options.cores
+        train(options.folder, options.data, *cells, options.teacher)
+    elif options.command == "search":
+        search(options.runs, options.data)
     elif options.command == "speed":
         speed(options.runs, options.data)
     else:
