@@ -204,14 +204,18 @@ class MissingExtraError(AttentError, ImportError):
     """A package that is not installed; the message names the extra that installs it."""
 
 
+def first_reason(*rules: tuple[object, str]) -> str | None:
+    """Return the message of the first rule (condition, message) whose condition is true; None without any."""
+    return next((message for applies, message in rules if applies), None)
+
+
 def refuse(*rules: tuple[object, str], kind: Callable[[str], Exception] = ArgumentError) -> None:
     """Raise an error, by default an ArgumentError, with the message of the first rule that applies.
 
     A rule is a pair (condition, message); it applies if the condition is true. `kind` makes the error of a message.
     """
-    for applies, message in rules:
-        if applies:
-            raise kind(message)
+    if (message := first_reason(*rules)) is not None:
+        raise kind(message)
 
 
 @contextmanager

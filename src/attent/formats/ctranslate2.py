@@ -13,7 +13,7 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.attention.positions.learned import Learned
 from attent.attention.positions.sinusoidal import waves
 from attent.attention.scores import Dot, ScaledDot
-from attent.errors import ArgumentError, needs
+from attent.errors import ArgumentError, first_reason, needs
 from attent.layers.feed_forward import FeedForward
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
@@ -67,17 +67,19 @@ def unsupported(run: Run) -> str | None:
         return "it does not support recurrent models"
     model = cast(Transformer, run.model)
     settings, attention = model.settings, model.decoder.layers[0].cross_attention
-    if settings.self_attention == "ssru":
-        return "its decoders have self-attention, and the run's has a recurrent unit (ssru)"
-    if type(attention.score) not in SCALES:
-        return f"it has no score {settings.score!r}, only scaled_dot and dot"
-    if type(attention.normalizer) is not Softmax:
-        return f"it has no normalizer {settings.normalizer!r}, only softmax"
-    return {
-        "alibi": "it has position 'alibi' only in decoders, not in encoders",
-        "relative_bias": "its position 'relative_bias' has one table for all layers, and in this model each layer has "
-        "its own",
-    }.get(settings.position)
+    return first_reason(
+        (
+            settings.self_attention == "ssru",
+            "its decoders have self-attention, and the run's has a recurrent unit (ssru)",
+        ),
+        (type(attention.score) not in SCALES, f"it has no score {settings.score!r}, only scaled_dot and dot"),
+        (type(attention.normalizer) is not Softmax, f"it has no normalizer {settings.normalizer!r}, only softmax"),
+        (settings.position == "alibi", "it has position 'alibi' only in decoders, not in encoders"),
+        (
+            settings.position == "relative_bias",
+            "its position 'relative_bias' has one table for all layers, and in this model each layer has its own",
+        ),
+    )
 
 
 def max_length(run: Run) -> int | None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.scores import ScaledDot
-from attent.errors import refuse
+from attent.errors import first_reason, refuse
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.runs.durable import write_text
@@ -27,7 +27,7 @@ from attent.runs.hugging_face.layout import (
     stream_axes,
 )
 from attent.runs.weights import write_tensors
-from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
+from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, prompt_of
 from attent.text.tokenizers import SentencePieceTokenizer, SubwordTokenizer
 
 NAMES = {UNK: "<unk>", EOS: "</s>"}
@@ -43,23 +43,38 @@ def unsupported(run: Run) -> str | None:
         return "it does not support recurrent models"
     model = cast(Transformer, run.model)
     settings, attention = model.settings, model.decoder.layers[0].cross_attention
-    if settings.self_attention == "ssru":
-        return "its decoder in transformers has self-attention, and the run's has a recurrent unit (ssru)"
-    if settings.norm != "post":
-        return "its layer normalization follows each residual connection, and the run's precedes it"
-    if settings.position not in ("sinusoidal", "learned"):
-        return f"it has no position {settings.position!r}, only sinusoidal and learned"
-    if settings.score != "scaled_dot" or type(attention.score) is not ScaledDot or settings.normalizer != "softmax":
-        return f"it has only scaled_dot and softmax, got {settings.score!r} and {settings.normalizer!r}"
-    if settings.key_value_heads not in (None, settings.heads):
-        return "it needs the same number of heads for keys and values as for queries"
-    for side in SIDES:
-        tokenizer = run.tokenizers[side]
-        if not isinstance(tokenizer, SubwordTokenizer | SentencePieceTokenizer):
-            return f"its tokenizer is SentencePiece, and the {side}'s is {run.config.tokenizers[side]!r}"
-        if isinstance(tokenizer, SentencePieceTokenizer) and side == "target" and tokenizer.prompt:
-            return "it forces no language token at the beginning of a translation"
-    return None
+    return first_reason(
+        (
+            settings.self_attention == "ssru",
+            "its decoder in transformers has self-attention, and the run's has a recurrent unit (ssru)",
+        ),
+        (
+            settings.norm != "post",
+            "its layer normalization follows each residual connection, and the run's precedes it",
+        ),
+        (
+            settings.position not in ("sinusoidal", "learned"),
+            f"it has no position {settings.position!r}, only sinusoidal and learned",
+        ),
+        (
+            settings.score != "scaled_dot"
+            or type(attention.score) is not ScaledDot
+            or settings.normalizer != "softmax",
+            f"it has only scaled_dot and softmax, got {settings.score!r} and {settings.normalizer!r}",
+        ),
+        (
+            settings.key_value_heads not in (None, settings.heads),
+            "it needs the same number of heads for keys and values as for queries",
+        ),
+        *(
+            (
+                not isinstance(run.tokenizers[side], SubwordTokenizer | SentencePieceTokenizer),
+                f"its tokenizer is SentencePiece, and the {side}'s is {run.config.tokenizers[side]!r}",
+            )
+            for side in SIDES
+        ),
+        (prompt_of(run.tokenizers["target"]), "it forces no language token at the beginning of a translation"),
+    )
 
 
 def write(run: Run, name: str, folder: Path, quantization: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from attent.devices import AUTO, device_of
-from attent.errors import ArgumentError, DataError, RunError, first_fault, reraise
+from attent.errors import ArgumentError, DataError, RunError, first_fault, refuse, reraise
 from attent.models.model import Model
 from attent.models.settings import MOST_ENDS, RnnSettings, TransformerSettings
 from attent.models.transformer import copy_by_depth
@@ -323,13 +323,18 @@ def _resumed_settings(path: Path, config: RunConfig, changes: Mapping[str, Any])
 
 def _check(settings: RunSettings, init_from: Path | str | None, processes: Processes) -> None:
     """Check settings before anything is read."""
-    if processes.world_size > 1 and STANDARD_INPUT in settings.files:
-        raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
-    if settings.vectors is not None and init_from is not None:
-        raise ArgumentError(
+    vectors = [] if settings.vectors is None else settings.vectors.files.values()
+    refuse(
+        (
+            processes.world_size > 1 and STANDARD_INPUT in settings.files,
+            "standard input cannot be read by several processes: put the pairs into a file",
+        ),
+        (
+            settings.vectors is not None and init_from is not None,
             "embeddings can start from word vectors or from another run, not from both: "
-            f"{', '.join(settings.vectors.files.values())} and --init-from {init_from}"
-        )
+            f"{', '.join(vectors)} and --init-from {init_from}",
+        ),
+    )
     word_vectors.check(settings)
     task_of(settings.task).loss_for(settings.training)
     if init_from is not None:

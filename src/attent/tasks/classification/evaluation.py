@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from attent.alignment.ablation import ACCURACY, HeadJudge, Metric
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ArgumentError, DataError, RunError, ShapeError
+from attent.errors import ArgumentError, DataError, RunError, ShapeError, refuse
 from attent.runs.config import read_config
 from attent.tasks.classification.classifier import Classifier
 from attent.tasks.classification.corpus import (
@@ -190,13 +190,18 @@ def _held_out(run: Path, classifier: Classifier, say: Say) -> tuple[LabelledExam
         raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
     if not len(corpus.test) and not len(corpus.validation):
         raise ArgumentError(f"{run} has no held-out examples: evaluate it on others with --images or --labelled")
-    if corpus.inputs.labels != classifier.labels:
-        raise DataError(f"the labels of the corpus of {run} differ from those in training")
-    if config.digests.get("held out") not in (None, corpus.held_out_digest):
-        raise DataError(
+    refuse(
+        (
+            corpus.inputs.labels != classifier.labels,
+            f"the labels of the corpus of {run} differ from those in training",
+        ),
+        (
+            config.digests.get("held out") not in (None, corpus.held_out_digest),
             f"the corpus of {run} has changed, and its held-out examples may have been trained on: give others with "
-            "--images or --labelled"
-        )
+            "--images or --labelled",
+        ),
+        kind=DataError,
+    )
     if len(corpus.test):
         return classifier.examples(corpus.data, corpus.classes, corpus.test), corpus.lines
     if settings is not None:

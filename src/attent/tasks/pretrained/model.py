@@ -107,12 +107,14 @@ class PretrainedModel:
 
     @torch.no_grad()
     def _read(self, text: str, target: str | None) -> tuple[dict[str, LabelledMap], Picture | None]:
-        if target is not None and self.reads != "text and translation":
-            raise ArgumentError(
-                f"{type(self.model).__name__} is not an encoder–decoder: it reads a {self.reads}, not a translation"
-            )
-        if not isinstance(text, str | Path):
-            raise ArgumentError(f"{type(self.model).__name__} reads a {self.reads}, as a string, got {text!r}")
+        name = type(self.model).__name__
+        refuse(
+            (
+                target is not None and self.reads != "text and translation",
+                f"{name} is not an encoder–decoder: it reads a {self.reads}, not a translation",
+            ),
+            (not isinstance(text, str | Path), f"{name} reads a {self.reads}, as a string, got {text!r}"),
+        )
         if self.reads == "picture":
             return self._read_picture(Path(text))
         tokens = self._encode(text)
