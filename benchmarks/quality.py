@@ -9,11 +9,11 @@ A cell is a change of configs/multi30k-tiny.toml with a seed. Its updates are gi
 machine changes nothing: `full` are the updates of an hour on one core (see benchmarks/results/quality.md), `short` a
 third of them, which only tells what diverges. `train` trains the cells that are missing, one pinned to each core named,
 and continues those that were interrupted; each is judged when it is done: loss and BLEU (tokenized, beam 5, over all
-1,014 validation pairs), kept in DIR/cells.jsonl. `table` prints them: the mean over seeds, and the difference from the
-recipe with the same seeds and updates, with a 95 % interval of a paired bootstrap over the lines. `search` prints the
-BLEU of a run, or of an ensemble, for several length penalties. `speed` compares the
-ensemble of runs with one of them: in turn, 300 validation lines by the ensemble and, as many times as it has models, by
-the first run alone, on one thread.
+1,014 validation pairs), kept in DIR/cells.jsonl. Cells of another `--language` need a DIR of their own. `table` prints
+them: the mean over seeds, and the difference from the recipe with the same seeds and updates, with a 95 % interval of a
+paired bootstrap over the lines. `search` prints the BLEU of a run, or of an ensemble, for several length penalties.
+`speed` compares the ensemble of runs with one of them: in turn, 300 validation lines by the ensemble and, as many times
+as it has models, by the first run alone, on one thread.
 """
 
 from __future__ import annotations
@@ -75,12 +75,52 @@ CHANGES: dict[str, tuple[Stage, ...]] = {
 TAG = "2en"
 SEARCH = SearchSettings(beam=5)
 PENALTIES = (0.0, 0.6, 0.8, 1.0, 1.2, 1.4)
-TRAINING = ("tok/train.lc.norm.tok.en.gz", "tok/train.lc.norm.tok.de.gz")
-VALIDATION = ("tok/val.lc.norm.tok.en.gz", "tok/val.lc.norm.tok.de.gz")
+
+
+@dataclass(frozen=True)
+class Captions:
+    """The captions of Multi30k in English and another language.
+
+    Args:
+        folder: the folder of `attent data multi30k`.
+        language: the code of the other language.
+    """
+
+    folder: Path
+    language: str = "de"
+
+    def files(self, part: str) -> list[Path]:
+        """Return the files of sources and targets of a part."""
+        return [self.folder / f"tok/{part}.lc.norm.tok.{language}.gz" for language in ("en", self.language)]
+
+    def pairs(self, part: str) -> list[tuple[str, str]]:
+        """Return the pairs of a part."""
+        return list(zip(*map(read_lines, self.files(part)), strict=True))
+
+    def settings(self) -> list[str]:
+        """Return the changes of the recipe for these files."""
+        parts = ("train", "train"), ("valid", "val")
+        return [
+            f"text.{name}_{side}={file}"
+            for name, part in parts
+            for side, file in zip(("source", "target"), self.files(part), strict=True)
+        ]
+
+    def both_directions(self, folder: Path) -> list[str]:
+        """Write the training pairs in both directions into a folder, and return the changes of the recipe for them."""
+        sources, targets = zip(*self.pairs("train"), strict=True)
+        lines = {"source": [*sources, *(f"{TAG} {line}" for line in targets)], "target": [*targets, *sources]}
+        changes = []
+        for side, own in lines.items():
+            file = (folder / f"both.{side}").resolve()
+            if not file.exists():
+                file.write_text("".join(f"{line}\n" for line in own), encoding="utf-8")
+            changes.append(f"text.train_{side}={file}")
+        return changes
 
 
 def train_cell(
-    folder: Path, data: Path, name: str, share: str, seed: int, core: int, teachers: Sequence[Path]
+    folder: Path, captions: Captions, name: str, share: str, seed: int, core: int, teachers: Sequence[Path]
 ) -> dict[str, Any]:
     """Train a cell, continuing it if it was interrupted, and return its row."""
     label = f"{name}, {len(teachers)} teachers" if teachers else name
@@ -88,11 +128,9 @@ def train_cell(
     for number, stage in enumerate(CHANGES[name], 1):
         run = cell if number == len(CHANGES[name]) else cell.with_name(f"{cell.name}-stage-{number}")
         # the recipe ends by the clock
-        changes = [*stage.changes, "training.minutes=100000"]
-        if stage.has_both:
-            files = zip(("source", "target"), both_directions(folder, data), strict=True)
-            changes += [f"text.train_{side}={file}" for side, file in files]
-        words: list[Any] = ["--config", RECIPE, "--data", data, "--out", run, "--seed", seed]
+        changes = [*captions.settings(), *stage.changes, "training.minutes=100000"]
+        changes += captions.both_directions(folder) if stage.has_both else []
+        words: list[Any] = ["--config", RECIPE, "--out", run, "--seed", seed]
         words += ["--updates", round(UPDATES[share] * stage.share), *(f"--set={change}" for change in changes)]
         words += [word for teacher in teachers for word in ("--teacher", teacher)]
         words += [] if before is None else ["--init-from", before]
@@ -104,25 +142,13 @@ def train_cell(
         command = ["taskset", "-c", core, sys.executable, "-m", "attent", "train", *words, "--threads", 1]
         with (folder / f"{run.name}.log").open("a") as log:
             subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log)
-    return {"name": label, "share": share, "seed": seed, **judged(cell, data)}
+    return {"name": label, "share": share, "seed": seed, **judged(cell, captions)}
 
 
-def both_directions(folder: Path, data: Path) -> tuple[Path, Path]:
-    """Write the training pairs in both directions, and return the files of sources and targets."""
-    sources, targets = (list(read_lines(data / file)) for file in TRAINING)
-    lines = [*sources, *(f"{TAG} {line}" for line in targets)], [*targets, *sources]
-    files = (folder / "both.source").resolve(), (folder / "both.target").resolve()
-    for file, side in zip(files, lines, strict=True):
-        if not file.exists():
-            file.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
-    return files
-
-
-def judged(run: Path, data: Path) -> dict[str, Any]:
+def judged(run: Path, captions: Captions) -> dict[str, Any]:
     """Return the scores of a run on the validation pairs, with the statistics of each line's BLEU."""
-    pairs = list(zip(*(read_lines(data / side) for side in VALIDATION), strict=True))
     translator = load(run)
-    judge = BleuJudge(translator, pairs, "none", SEARCH)
+    judge = BleuJudge(translator, captions.pairs("val"), "none", SEARCH)
     statistics = judge.statistics()
     outcome = json.loads((run / "config.json").read_text("utf-8"))["training"]["outcome"]
     return {
@@ -143,7 +169,7 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
 
 def train(
     folder: Path,
-    data: Path,
+    captions: Captions,
     names: Sequence[str],
     share: str,
     seeds: Sequence[int],
@@ -162,7 +188,7 @@ def train(
     def run(cell: tuple[str, str, int]) -> None:
         core = idle.get()
         try:
-            row = train_cell(folder, data, *cell, core, teachers)
+            row = train_cell(folder, captions, *cell, core, teachers)
         finally:
             idle.put(core)
         with (folder / "cells.jsonl").open("a") as file:
@@ -205,9 +231,9 @@ def _interval(differences: np.ndarray) -> str:
     return f"{differences.mean():+.2f} ({low:+.2f} to {high:+.2f})"
 
 
-def search(runs: Sequence[Path], data: Path) -> None:
+def search(runs: Sequence[Path], captions: Captions) -> None:
     """Print the BLEU of an ensemble on the validation pairs for several length penalties."""
-    pairs, translator = list(zip(*(read_lines(data / side) for side in VALIDATION), strict=True)), load_ensemble(runs)
+    pairs, translator = captions.pairs("val"), load_ensemble(runs)
     head("Length penalties, validation, beam 5")
     rows = []
     for penalty in PENALTIES:
@@ -217,9 +243,9 @@ def search(runs: Sequence[Path], data: Path) -> None:
     table(["length penalty", "BLEU", "words, share of the references'"], rows)
 
 
-def speed(runs: Sequence[Path], data: Path) -> None:
+def speed(runs: Sequence[Path], captions: Captions) -> None:
     """Print the speed of an ensemble as a share of one model's speed divided by the number of models."""
-    lines = list(read_lines(data / VALIDATION[0]))[:300]
+    lines = [source for source, _ in captions.pairs("val")[:300]]
     one, ensemble = load(runs[0]), load_ensemble(runs)
 
     def seconds(translator: Translator, settings: SearchSettings, times: int) -> float:
@@ -258,17 +284,16 @@ def main() -> None:
         reader.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     for reader in (trainer, searcher, timer):
         reader.add_argument("--data", type=Path, default=Path(os.environ.get("ATTENT_DATA", ".")) / "multi30k")
+        reader.add_argument("--language", choices=("de", "fr"), default="de")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.command == "train":
         cells = options.names, options.share, options.seeds, options.cores
-        train(options.folder, options.data, *cells, options.teacher)
-    elif options.command == "search":
-        search(options.runs, options.data)
-    elif options.command == "speed":
-        speed(options.runs, options.data)
-    else:
+        train(options.folder, Captions(options.data, options.language), *cells, options.teacher)
+    elif options.command == "table":
         show(options.folder)
+    else:
+        {"search": search, "speed": speed}[options.command](options.runs, Captions(options.data, options.language))
 
 
 if __name__ == "__main__":
