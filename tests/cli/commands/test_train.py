@@ -85,6 +85,13 @@ def test_pairs_alone_make_a_run_that_translates(attent, tmp_path: Path) -> None:
     assert any("empty" in line for line in done.err)
     assert done.out[0] == f"run: {tmp_path / 'RUN'}" and "BLEU" in done.out[1]
     assert attent("translate", tmp_path / "RUN", "a dog 7 🐶").code == 0
+    student = ("--train", tmp_path / "pairs.tsv", "--out", tmp_path / "student", *small)
+    taught = attent("train", *student, "--teacher", tmp_path / "RUN", "--teacher", tmp_path / "RUN", "--steps", 1)
+    assert taught.code == 0
+    table = json.loads((tmp_path / "student" / "config.json").read_text())["training"]
+    assert table["teacher"] == [str(tmp_path / "RUN")] * 2
+    resumed = attent("train", "--resume", tmp_path / "student", "--teacher", tmp_path / "RUN")
+    assert resumed[::2] == (2, ["attent: a resumed run keeps its settings: omit --teacher"])
 
 
 def test_files_that_are_set_lie_in_the_folder_too(attent, tmp_path: Path) -> None:
