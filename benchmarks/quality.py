@@ -37,7 +37,7 @@ from _report import machine_info
 from _sides import head, table
 
 from attent.alignment.ablation import resampled_sums
-from attent.search.settings import SearchSettings
+from attent.search.settings import LengthForm, SearchSettings
 from attent.tasks.translation.evaluation import BleuJudge, bleu_metric, loss
 from attent.tasks.translation.translator import Translator, load, load_ensemble
 from attent.text.readers import read_lines
@@ -74,7 +74,10 @@ CHANGES: dict[str, tuple[Stage, ...]] = {
 }
 TAG = "2en"
 SEARCH = SearchSettings(beam=5)
-PENALTIES = (0.0, 0.6, 0.8, 1.0, 1.2, 1.4)
+PENALTIES: dict[LengthForm, tuple[float, ...]] = {
+    "wu": (0.0, 0.6, 1.0, 1.2, 1.4, 1.6),
+    "length": (0.8, 1.0, 1.2),
+}
 
 
 @dataclass(frozen=True)
@@ -234,13 +237,19 @@ def _interval(differences: np.ndarray) -> str:
 def search(runs: Sequence[Path], captions: Captions) -> None:
     """Print the BLEU of an ensemble on the validation pairs for several length penalties."""
     pairs, translator = captions.pairs("val"), load_ensemble(runs)
-    head("Length penalties, validation, beam 5")
+    head("Length penalties, validation")
     rows = []
-    for penalty in PENALTIES:
-        judge = BleuJudge(translator, pairs, "none", SearchSettings(beam=5, length_penalty=penalty))
-        sums = judge.statistics().sum(0, keepdims=True)
-        rows.append([f"{penalty}", f"{judge.metric.score(sums)[0]:.2f}", f"{sums[0][0] / sums[0][1]:.3f}"])
-    table(["length penalty", "BLEU", "words, share of the references'"], rows)
+    for form, penalties in PENALTIES.items():
+        for penalty in penalties:
+            row = [form, f"{penalty}"]
+            for beam in (5, 10):
+                settings = SearchSettings(beam=beam, length_penalty=penalty, length_form=form)
+                judge = BleuJudge(translator, pairs, "none", settings)
+                sums = judge.statistics().sum(0, keepdims=True)
+                row += [f"{judge.metric.score(sums)[0]:.2f}", f"{sums[0][0] / sums[0][1]:.3f}"]
+            rows.append(row)
+    words = "words, share of the references'"
+    table(["form", "length penalty", "BLEU, beam 5", words, "BLEU, beam 10", words], rows)
 
 
 def speed(runs: Sequence[Path], captions: Captions) -> None:
