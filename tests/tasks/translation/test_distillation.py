@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from attent.errors import ArgumentError, RunError
+from attent.models.ensemble import Ensemble
 from attent.runs.config import read_config
 from attent.runs.folder import tokenizers_as_text
 from attent.search.settings import SearchSettings
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
+from attent.tasks.translation import distillation
 from attent.tasks.translation.distillation import Distillation
 from attent.tasks.translation.translator import Translator, load, load_ensemble
 from attent.text.batches import Batch, Bitext, Sequences, batch_of
@@ -47,7 +49,11 @@ def batch_for(translator: Translator) -> Batch:
     return bitext.batch(torch.arange(len(PAIRS)).numpy())
 
 
-def test_the_word_level_mixes_the_reference_with_the_mean_of_the_distributions(teachers: list[str]) -> None:
+@pytest.mark.parametrize("top", [32, 3])
+def test_the_word_level_mixes_the_reference_with_the_mean_of_the_distributions(
+    teachers: list[str], monkeypatch: pytest.MonkeyPatch, top: int
+) -> None:
+    monkeypatch.setattr(distillation, "TOP", top)
     student = load(teachers[1])
     batch, weight, smoothing = batch_for(student), 0.3, 0.1
     loss = Distillation(changed(TINY, teacher=tuple(teachers), teacher_weight=weight).training)
@@ -61,11 +67,37 @@ def test_the_word_level_mixes_the_reference_with_the_mean_of_the_distributions(t
         return model.output(features).double().softmax(-1)
 
     first, second = map(distribution, teachers)
-    log_probs, wanted = second.log(), weight * (first + second) / 2
-    references = torch.nn.functional.one_hot(batch.target_out, log_probs.shape[-1])
-    wanted = wanted + (1 - weight) * ((1 - smoothing) * references + smoothing / log_probs.shape[-1])
+    mean, log_probs = (first + second) / 2, second.log()
+    size = mean.shape[-1]
+    kept = mean * (mean >= mean.topk(min(top, size)).values[..., -1:])
+    assert (kept.sum(-1) < 0.9).all() == (top == 3)
+    references = torch.nn.functional.one_hot(batch.target_out, size)
+    wanted = weight * (kept + (1 - kept.sum(-1, keepdim=True)) / size)
+    wanted = wanted + (1 - weight) * ((1 - smoothing) * references + smoothing / size)
     losses = -(wanted * log_probs).sum(-1)
-    torch.testing.assert_close(actual.double(), losses[batch.target_out != PAD].mean(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(actual.double(), losses[batch.target_out != PAD].mean(), atol=1e-4, rtol=1e-5)
+
+
+def test_the_distributions_of_a_pair_are_computed_once(teachers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    student = load(teachers[0])
+    settings, batch = changed(TINY, teacher=tuple(teachers)).training, batch_for(student)
+    loss, alone = Distillation(settings), Distillation(settings)
+    value = loss(student.model, batch, 0.1, "float32")
+    # a pair's distributions do not depend on its batch
+    bitext = Bitext(PAIRS, student.source_tokenizer, student.target_tokenizer)
+    for row in range(len(PAIRS)):
+        alone(student.model, bitext.batch(torch.tensor([row]).numpy()), 0.1, "float32")
+    monkeypatch.setattr(Ensemble, "decode", None)
+    for taught in (loss, alone):
+        assert torch.equal(taught(student.model, batch, 0.1, "float32"), value)
+    # beyond a limit, they are computed anew
+    monkeypatch.undo()
+    monkeypatch.setattr(distillation, "KEPT", 0)
+    forgetful = Distillation(settings)
+    assert torch.equal(forgetful(student.model, batch, 0.1, "float32"), value)
+    monkeypatch.setattr(Ensemble, "decode", None)
+    with pytest.raises(TypeError):
+        forgetful(student.model, batch, 0.1, "float32")
 
 
 def test_the_sequence_level_learns_the_translations_of_the_teachers(

@@ -13,13 +13,15 @@ from attent.runs.folder import tokenizers_as_text
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.engine import BATCH
 from attent.tasks.translation.translator import load_ensemble
-from attent.text.batches import KEY_MULTIPLE, Batch, Sequences, batch_of
+from attent.text.batches import KEY_MULTIPLE, ROW_MULTIPLE, Batch, Sequences, batch_of
 from attent.text.tokenizer import BOS, EOS, PAD, prompt_of
 from attent.training.autotune import Precision, autocast
 from attent.training.loss import translation_cross_entropy
 from attent.training.settings import TrainingSettings
 
 SEARCH = SearchSettings(beam=5)
+# Of each distribution, the likeliest tokens are kept: 192 bytes for each target token, for at most so many of them.
+TOP, KEPT = 32, 2**22
 
 
 class Distillation:
@@ -29,8 +31,10 @@ class Distillation:
 
         −(1 − w) ((1 − ε) log p(y) + ε/V Σ_v log p(v)) − w Σ_v q(v) log p(v)
 
-    summed over the references' tokens. On the sequence level, the reference of each batch is replaced, with the
-    probability w, by the teachers' translation with a beam of 5, which is computed once for each source.
+    summed over the references' tokens. q is computed once for each pair: its 32 largest probabilities are kept, in 16
+    bits, and the rest of it is spread evenly over the vocabulary. On the sequence level, the reference of each batch
+    is replaced, with the probability w, by the teachers' translation with a beam of 5, which is computed once for each
+    source.
 
     Source: Hinton et al. (2015), §2, arXiv 1503.02531; Kim & Rush (2016), §3, arXiv 1606.07947.
 
@@ -45,6 +49,7 @@ class Distillation:
     def __init__(self, settings: TrainingSettings) -> None:
         self._teacher, self._settings = load_ensemble(settings.teacher), settings
         self._translations = dict[tuple[int, ...], list[int]]()
+        self._distributions, self._kept = dict[tuple[bytes, bytes], tuple[Tensor, Tensor]](), 0
 
     def __call__(self, model: EncoderDecoder, batch: Batch, label_smoothing: float, precision: Precision) -> Tensor:
         """Return the loss of a batch; see the class."""
@@ -64,19 +69,48 @@ class Distillation:
     def _word_loss(self, model: EncoderDecoder, batch: Batch, smoothing: float, precision: Precision) -> Tensor:
         weight, target = self._settings.teacher_weight, batch.target_out.flatten()
         rows = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
-
-        def logits_of(predictor: EncoderDecoder) -> Tensor:
-            features = predictor.decode(predictor.encode(batch.source, batch.source_lengths), batch.target_in)
-            return predictor.output(features.flatten(0, 1)[rows]).float()
-
+        likeliest, probs = (torch.cat(part).to(target.device) for part in zip(*self._taught(batch), strict=True))
         with autocast(batch.source.device, precision):
-            with torch.no_grad():
-                target_probs = logits_of(self._teacher.model).softmax(-1)
-                target_probs.mul_(weight).add_((1 - weight) * smoothing / target_probs.shape[1])
-                target_probs.scatter_add_(
-                    1, target[rows, None], target_probs.new_full((len(rows), 1), (1 - weight) * (1 - smoothing))
-                )
-            return F.cross_entropy(logits_of(model), target_probs)
+            features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
+            logits = model.output(features.flatten(0, 1)[rows]).float()
+            probs = probs.float() * weight
+            even = (weight - probs.sum(1, keepdim=True) + (1 - weight) * smoothing) / logits.shape[1]
+            wanted = even.repeat(1, logits.shape[1]).scatter_add_(1, likeliest.long(), probs)
+            reference = wanted.new_full((len(rows), 1), (1 - weight) * (1 - smoothing))
+            return F.cross_entropy(logits, wanted.scatter_add_(1, target[rows, None], reference))
+
+    def _taught(self, batch: Batch) -> list[tuple[Tensor, Tensor]]:
+        """Return the teachers' likeliest tokens, (T, 32), and their probabilities for each pair of a batch."""
+        sides = (batch.source, batch.source_lengths), (batch.target_in, batch.target_lengths)
+        sequences = (
+            [row[:length].tobytes() for row, length in zip(side.cpu().numpy(), lengths.tolist(), strict=True)]
+            for side, lengths in sides
+        )
+        keys, known = [*zip(*sequences, strict=True)], self._distributions
+        new = [row for row, key in enumerate(keys) if key not in known]
+        computed = dict(zip((keys[row] for row in new), self._computed(batch, new) if new else (), strict=True))
+        if self._kept < KEPT:
+            known |= computed
+            self._kept += sum(len(probs) for _, probs in computed.values())
+        return [known.get(key) or computed[key] for key in keys]
+
+    @torch.no_grad()
+    def _computed(self, batch: Batch, rows: list[int]) -> Iterable[tuple[Tensor, Tensor]]:
+        """Compute the likeliest tokens and their probabilities for rows of a batch.
+
+        The numbers of rows and columns are rounded up, so that a pair's distributions do not depend on its batch.
+        """
+        teacher, index = self._teacher, [*rows, *rows[:1] * (-len(rows) % ROW_MULTIPLE)]
+        source, target = (
+            F.pad(side[index], (0, -side.shape[1] % KEY_MULTIPLE), value=PAD)[:, : teacher.longest]
+            for side in (batch.source, batch.target_in)
+        )
+        features = teacher.model.decode(teacher.model.encode(source, batch.source_lengths[index]), target)
+        lengths = batch.target_lengths[rows]
+        is_token = torch.arange(target.shape[1], device=target.device) < lengths[:, None]
+        logits = teacher.model.output(features)[: len(rows)][is_token]
+        probs, likeliest = logits.softmax(-1).topk(min(TOP, logits.shape[-1]))
+        return zip(*(part.split(lengths.tolist()) for part in (likeliest.int(), probs.half())), strict=True)
 
     def _translated(self, batch: Batch) -> Batch:
         """Return a batch with the teachers' translations instead of the references."""
