@@ -13,7 +13,7 @@ from attent.tasks.translation.translator import Translator
 
 pytestmark = pytest.mark.slow
 
-SEQUENCES = 120
+SEQUENCES = 60
 TEXTS = ("abc", "bad", "cab", "a", "dead bed")
 REFUSED = "refused"
 # What parts of the page say at one moment; parts that are pale are of the question before, and are left out.

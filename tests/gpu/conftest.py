@@ -19,6 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from attent.search.settings import SearchSettings
+
 GPU, IN_C = torch.device("cuda", 0), torch.device("meta")
 OPERATORS = torch.ops.aten
 # What C++ code computes, also while a capture has put its own function in this one's place.
@@ -220,3 +222,10 @@ def gpu() -> Iterator[torch.device]:
         return
     with pretended() as device:
         yield device
+
+
+@pytest.fixture
+def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let translations end after 8 tokens; those of untrained models would end at a limit of many."""
+    limits = SearchSettings.limits
+    monkeypatch.setattr(SearchSettings, "limits", lambda *args: limits(*args).clip(max=8))

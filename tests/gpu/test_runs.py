@@ -146,6 +146,7 @@ def test_blanks_are_filled_and_classes_told(gpu: torch.device, filler: FillMask)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_tokens")
 def test_commands_say_the_device_first(
     gpu: torch.device, settings_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,8 +18,8 @@ from attent.tasks.settings import RunSettings
 from attent.training.checkpoint import latest_checkpoint, read_state
 from attent.training.progress import Progress
 
-# an emulated GPU takes a minute for each
-pytestmark = pytest.mark.slow
+# an emulated GPU takes many seconds for each
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_tokens")]
 
 TRANSFORMER = {"encoder_layers": 1, "decoder_layers": 2, "width": 8, "feed_forward": 8, "heads": 2, "dropout": 0.0}
 DATES = {"locales": ["en", "fr"], "training_pairs": 32, "validation_pairs": 4}
