@@ -92,11 +92,15 @@ PAGES = [Page(path) for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "do
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize `page` by pages with blocks to try, and `slow_page` by those with blocks that quick tests skip."""
+    """Parametrize `page` by pages with blocks to try, and `slow_page` by those with blocks that quick tests skip.
+
+    All blocks of the course are tried as notebooks.
+    """
     if "page" in metafunc.fixturenames:
         metafunc.parametrize("page", [page for page in PAGES if page.blocks], ids=repr)
     if "slow_page" in metafunc.fixturenames:
-        slow = [page for page in PAGES if any("slow" in block.marks for block in page.blocks)]
+        others = [page for page in PAGES if not page.name.startswith("docs/learn/")]
+        slow = [page for page in others if any("slow" in block.marks for block in page.blocks)]
         metafunc.parametrize("slow_page", slow, ids=repr)
 
 
