@@ -8,10 +8,11 @@ scripts/bench quality speed RUN RUN…
 A cell is a change of configs/multi30k-tiny.toml with a seed. Its updates are given, not its minutes, so that a slow
 machine changes nothing: `full` are the updates of an hour on one core (see benchmarks/results/quality.md), `short` a
 third of them, which only tells what diverges. `train` trains the cells that are missing, one pinned to each core named,
-and continues those that were interrupted; each is judged when it is done: loss and BLEU (tokenized, beam 5, over all
-1,014 validation pairs), kept in DIR/cells.jsonl. Cells of another `--language` need a DIR of their own. `table` prints
-them: the mean over seeds, and the difference from the recipe with the same seeds and updates, with a 95 % interval of a
-paired bootstrap over the lines. `search` prints the BLEU of a run, or of an ensemble, for several length penalties.
+and continues those that were interrupted; each is judged when it is done: loss and BLEU over all 1,014 validation pairs
+(tokenized, beam 5, the length penalty that `search` found best for the recipe), kept in DIR/cells.jsonl. Cells of
+another `--language` need a DIR of their own. `table` prints them: the mean over seeds, and the difference from the
+recipe with the same seeds and updates, with a 95 % interval of a paired bootstrap over the lines. `search` prints the
+BLEU of a run, or of an ensemble, for several length penalties.
 `speed` compares the ensemble of runs with one of them: in turn, 300 validation lines by the ensemble and, as many times
 as it has models, by the first run alone, on one thread.
 """
@@ -69,11 +70,12 @@ CHANGES: dict[str, tuple[Stage, ...]] = {
     "decay 0.3": (Stage(("training.weight_decay=0.3",)),),
     "decay 1": (Stage(("training.weight_decay=1.0",)),),
     "dropout 0.1": (Stage(("model.dropout=0.1",)),),
+    "dropout 0.3": (Stage(("model.dropout=0.3",)),),
     "both directions": (Stage(has_both=True),),
     "both, then one": (Stage(share=0.5, has_both=True), Stage(("training.learning_rate=1.5e-3",), share=0.5)),
 }
 TAG = "2en"
-SEARCH = SearchSettings(beam=5)
+SEARCH = SearchSettings(beam=5, length_form="length", length_penalty=1.0)
 PENALTIES: dict[LengthForm, tuple[float, ...]] = {
     "wu": (0.0, 0.6, 1.0, 1.2, 1.4, 1.6),
     "length": (0.8, 1.0, 1.2),
