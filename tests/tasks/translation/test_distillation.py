@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError, RunError, ShapeError
+from attent.models.build import build
 from attent.models.ensemble import Ensemble
+from attent.models.settings import TransformerSettings
 from attent.runs.config import read_config
 from attent.runs.folder import tokenizers_as_text
 from attent.search.settings import SearchSettings
@@ -98,6 +100,22 @@ def test_the_distributions_of_a_pair_are_computed_once(teachers: list[str], monk
     monkeypatch.setattr(Ensemble, "decode", None)
     with pytest.raises(TypeError):
         forgetful(student.model, batch, 0.1, "float32")
+
+
+def test_a_teacher_of_few_positions_reads_what_they_suffice_for(
+    teachers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    student = load(teachers[0])
+    tokenizers = student.source_tokenizer, student.target_tokenizer
+    model = TransformerSettings(width=16, heads=2, feed_forward=16, position="learned", maximum_length=20)
+    teacher = Translator(build(model, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
+    monkeypatch.setattr(distillation, "load_ensemble", lambda _: teacher)
+    loss = Distillation(changed(TINY, teacher=("teacher",)).training)
+    batch = batch_for(student)
+    # the batch is padded to 32
+    with pytest.raises(ShapeError, match="20"):
+        loss(student.model, batch, 0.0, "float32")
+    assert loss(student.model, batch.trim_padding(20), 0.0, "float32").isfinite()
 
 
 def test_the_sequence_level_learns_the_translations_of_the_teachers(

@@ -102,8 +102,9 @@ class Distillation:
         """
         teacher, index = self._teacher, [*rows, *rows[:1] * (-len(rows) % ROW_MULTIPLE)]
         source, target = (
-            F.pad(side[index], (0, -side.shape[1] % KEY_MULTIPLE), value=PAD)[:, : teacher.longest]
+            F.pad(side[index], (0, max(min(-length % KEY_MULTIPLE, (teacher.longest or 2**31) - length), 0)))
             for side in (batch.source, batch.target_in)
+            for length in side.shape[1:]
         )
         features = teacher.model.decode(teacher.model.encode(source, batch.source_lengths[index]), target)
         lengths = batch.target_lengths[rows]
