@@ -71,6 +71,8 @@ CHANGES: dict[str, tuple[Stage, ...]] = {
     "decay 1": (Stage(("training.weight_decay=1.0",)),),
     "dropout 0.1": (Stage(("model.dropout=0.1",)),),
     "dropout 0.3": (Stage(("model.dropout=0.3",)),),
+    "teacher weight 1": (Stage(("training.teacher_weight=1.0",)),),
+    "sequence level": (Stage(("training.teacher_level=sequence", "training.teacher_weight=1.0")),),
     "both directions": (Stage(has_both=True),),
     "both, then one": (Stage(share=0.5, has_both=True), Stage(("training.learning_rate=1.5e-3",), share=0.5)),
 }
