@@ -94,7 +94,7 @@ def test_the_distributions_of_a_pair_are_computed_once(teachers: list[str], monk
         assert torch.equal(taught(student.model, batch, 0.1, "float32"), value)
     # beyond a limit, they are computed anew
     monkeypatch.undo()
-    monkeypatch.setattr(distillation, "KEPT", 0)
+    monkeypatch.setattr(distillation, "STORED", 0)
     forgetful = Distillation(settings)
     assert torch.equal(forgetful(student.model, batch, 0.1, "float32"), value)
     monkeypatch.setattr(Ensemble, "decode", None)

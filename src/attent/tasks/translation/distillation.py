@@ -21,7 +21,7 @@ from attent.training.settings import TrainingSettings
 
 SEARCH = SearchSettings(beam=5)
 # Of each distribution, the likeliest tokens are kept: 192 bytes for each target token, for at most so many of them.
-TOP, KEPT = 32, 2**22
+TOP, STORED = 32, 2**22
 
 
 class Distillation:
@@ -49,7 +49,7 @@ class Distillation:
     def __init__(self, settings: TrainingSettings) -> None:
         self._teacher, self._settings = load_ensemble(settings.teacher), settings
         self._translations = dict[tuple[int, ...], list[int]]()
-        self._distributions, self._kept = dict[tuple[bytes, bytes], tuple[Tensor, Tensor]](), 0
+        self._distributions, self._stored_tokens = dict[tuple[bytes, bytes], tuple[Tensor, Tensor]](), 0
 
     def __call__(self, model: EncoderDecoder, batch: Batch, label_smoothing: float, precision: Precision) -> Tensor:
         """Return the loss of a batch; see the class."""
@@ -69,15 +69,15 @@ class Distillation:
     def _word_loss(self, model: EncoderDecoder, batch: Batch, smoothing: float, precision: Precision) -> Tensor:
         weight, target = self._settings.teacher_weight, batch.target_out.flatten()
         rows = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
-        likeliest, probs = (torch.cat(part).to(target.device) for part in zip(*self._taught(batch), strict=True))
+        top_tokens, probs = (torch.cat(part).to(target.device) for part in zip(*self._taught(batch), strict=True))
         with autocast(batch.source.device, precision):
             features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
             logits = model.output(features.flatten(0, 1)[rows]).float()
             probs = probs.float() * weight
             even = (weight - probs.sum(1, keepdim=True) + (1 - weight) * smoothing) / logits.shape[1]
-            wanted = even.repeat(1, logits.shape[1]).scatter_add_(1, likeliest.long(), probs)
-            reference = wanted.new_full((len(rows), 1), (1 - weight) * (1 - smoothing))
-            return F.cross_entropy(logits, wanted.scatter_add_(1, target[rows, None], reference))
+            target_probs = even.repeat(1, logits.shape[1]).scatter_add_(1, top_tokens.long(), probs)
+            reference = target_probs.new_full((len(rows), 1), (1 - weight) * (1 - smoothing))
+            return F.cross_entropy(logits, target_probs.scatter_add_(1, target[rows, None], reference))
 
     def _taught(self, batch: Batch) -> list[tuple[Tensor, Tensor]]:
         """Return the teachers' likeliest tokens, (T, 32), and their probabilities for each pair of a batch."""
@@ -86,13 +86,13 @@ class Distillation:
             [row[:length].tobytes() for row, length in zip(side.cpu().numpy(), lengths.tolist(), strict=True)]
             for side, lengths in sides
         )
-        keys, known = [*zip(*sequences, strict=True)], self._distributions
-        new = [row for row, key in enumerate(keys) if key not in known]
+        keys, stored = [*zip(*sequences, strict=True)], self._distributions
+        new = [row for row, key in enumerate(keys) if key not in stored]
         computed = dict(zip((keys[row] for row in new), self._computed(batch, new) if new else (), strict=True))
-        if self._kept < KEPT:
-            known |= computed
-            self._kept += sum(len(probs) for _, probs in computed.values())
-        return [known.get(key) or computed[key] for key in keys]
+        if self._stored_tokens < STORED:
+            stored |= computed
+            self._stored_tokens += sum(len(probs) for _, probs in computed.values())
+        return [stored.get(key) or computed[key] for key in keys]
 
     @torch.no_grad()
     def _computed(self, batch: Batch, rows: list[int]) -> Iterable[tuple[Tensor, Tensor]]:
@@ -110,8 +110,8 @@ class Distillation:
         lengths = batch.target_lengths[rows]
         is_token = torch.arange(target.shape[1], device=target.device) < lengths[:, None]
         logits = teacher.model.output(features)[: len(rows)][is_token]
-        probs, likeliest = logits.softmax(-1).topk(min(TOP, logits.shape[-1]))
-        return zip(*(part.split(lengths.tolist()) for part in (likeliest.int(), probs.half())), strict=True)
+        probs, top_tokens = logits.softmax(-1).topk(min(TOP, logits.shape[-1]))
+        return zip(*(part.split(lengths.tolist()) for part in (top_tokens.int(), probs.half())), strict=True)
 
     def _translated(self, batch: Batch) -> Batch:
         """Return a batch with the teachers' translations instead of the references."""
