@@ -12,9 +12,9 @@ and continues those that were interrupted; each is judged when it is done: loss 
 (tokenized, beam 5, the length penalty that `search` found best for the recipe), kept in DIR/cells.jsonl. Cells of
 another `--language` need a DIR of their own. `table` prints them: the mean over seeds, and the difference from the
 recipe with the same seeds and updates, with a 95 % interval of a paired bootstrap over the lines. `search` prints the
-BLEU of a run, or of an ensemble, for several length penalties.
-`speed` compares the ensemble of runs with one of them: in turn, 300 validation lines by the ensemble and, as many times
-as it has models, by the first run alone, on one thread.
+BLEU of a run, or of an ensemble, for several length penalties. `speed` compares the ensemble of runs with one of them:
+in turn, 300 validation lines by the ensemble and, as many times as it has models, by the first run alone, on one
+thread.
 """
 
 from __future__ import annotations

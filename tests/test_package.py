@@ -129,9 +129,10 @@ def test_no_message_asks_pip_for_what_is_not_on_the_index() -> None:
 
 def built(copy: Path, **environment: str) -> set[str]:
     """The names in a wheel built from a copy, so that the checkout stays clean, and not optimized, to save time."""
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        (copy / name).write_text(text.replace('"-O3"', '"-O0"'), encoding="utf-8")
+    for name in ("README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (copy / "pyproject.toml").write_text(project.replace('"-O3"', '"-O0"'), encoding="utf-8")
     shutil.copytree(PACKAGE, copy / "src" / "attent", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     # An isolated build would fetch setuptools; where it is installed already, nothing need be fetched.
     recent = (
