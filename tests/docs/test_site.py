@@ -190,9 +190,10 @@ def test_the_search_works_from_disk_for_options_and_settings_too(site: Path, win
 
 
 @pytest.mark.slow
-def test_pages_fit_a_phone(site: Path, window: Any) -> None:
-    opened = window.open(site / "index.html", size=(390, 844))
-    window.picture(opened, "site-narrow-light")
+@both_schemes
+def test_pages_fit_a_phone(site: Path, window: Any, dark: bool) -> None:
+    opened = window.open(site / "index.html", size=(390, 844), dark=dark)
+    window.picture(opened, f"site-narrow-{'dark' if dark else 'light'}")
     # 404.html is for a server, at its root
     for page in sorted(site.rglob("*.html")):
         if page.name != "404.html":

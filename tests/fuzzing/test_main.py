@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("options", "summary"),
     [
-        ("--seed 11 --cases 150", "150 cases of seed 11: 0 failures"),
-        ("--seed 7 --requests 250", "250 requests of seed 7: 0 failures"),
+        ("--seed 11 --cases 250", "250 cases of seed 11: 0 failures"),
+        ("--seed 7 --requests 400", "400 requests of seed 7: 0 failures"),
         ('--seed 7 --documents 40 --kind ".srt of \'a"', "40 documents of seed 7: 0 failures"),
-        ("--seed 7 --replacements 5", "5 replacements of seed 7: 0 failures"),
+        ("--seed 7 --replacements 8", "8 replacements of seed 7: 0 failures"),
         ("--seed 3 --kills 6", "the same weights, optimizer, log, results and translations; nothing left behind"),
     ],
 )
