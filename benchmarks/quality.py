@@ -46,37 +46,18 @@ from attent.text.readers import read_lines
 RECIPE = Path(__file__).parents[1] / "configs" / "multi30k-tiny.toml"
 UPDATES = {"full": 10_000, "short": 3_333}
 
-
-@dataclass(frozen=True)
-class Stage:
-    """A part of a cell's training, which starts from the weights of the part before.
-
-    Args:
-        changes: the changes of the recipe.
-        share: the share of the cell's updates.
-        has_both: whether to train on both directions; the sources of the reverse one begin with the word `TAG`.
-    """
-
-    changes: tuple[str, ...] = ()
-    share: float = 1.0
-    has_both: bool = False
-
-
 # The changes, by name.
-CHANGES: dict[str, tuple[Stage, ...]] = {
-    "recipe": (Stage(),),
-    "decay 0.03": (Stage(("training.weight_decay=0.03",)),),
-    "decay 0.1": (Stage(("training.weight_decay=0.1",)),),
-    "decay 0.3": (Stage(("training.weight_decay=0.3",)),),
-    "decay 1": (Stage(("training.weight_decay=1.0",)),),
-    "dropout 0.1": (Stage(("model.dropout=0.1",)),),
-    "dropout 0.3": (Stage(("model.dropout=0.3",)),),
-    "teacher weight 1": (Stage(("training.teacher_weight=1.0",)),),
-    "sequence level": (Stage(("training.teacher_level=sequence", "training.teacher_weight=1.0")),),
-    "both directions": (Stage(has_both=True),),
-    "both, then one": (Stage(share=0.5, has_both=True), Stage(("training.learning_rate=1.5e-3",), share=0.5)),
+CHANGES: dict[str, tuple[str, ...]] = {
+    "recipe": (),
+    "decay 0.03": ("training.weight_decay=0.03",),
+    "decay 0.1": ("training.weight_decay=0.1",),
+    "decay 0.3": ("training.weight_decay=0.3",),
+    "decay 1": ("training.weight_decay=1.0",),
+    "dropout 0.1": ("model.dropout=0.1",),
+    "dropout 0.3": ("model.dropout=0.3",),
+    "teacher weight 1": ("training.teacher_weight=1.0",),
+    "sequence level": ("training.teacher_level=sequence", "training.teacher_weight=1.0"),
 }
-TAG = "2en"
 SEARCH = SearchSettings(beam=5, length_form="length", length_penalty=1.0)
 PENALTIES: dict[LengthForm, tuple[float, ...]] = {
     "wu": (0.0, 0.6, 1.0, 1.2, 1.4, 1.6),
@@ -113,41 +94,23 @@ class Captions:
             for side, file in zip(("source", "target"), self.files(part), strict=True)
         ]
 
-    def both_directions(self, folder: Path) -> list[str]:
-        """Write the training pairs in both directions into a folder, and return the changes of the recipe for them."""
-        sources, targets = zip(*self.pairs("train"), strict=True)
-        lines = {"source": [*sources, *(f"{TAG} {line}" for line in targets)], "target": [*targets, *sources]}
-        changes = []
-        for side, own in lines.items():
-            file = (folder / f"both.{side}").resolve()
-            if not file.exists():
-                file.write_text("".join(f"{line}\n" for line in own), encoding="utf-8")
-            changes.append(f"text.train_{side}={file}")
-        return changes
-
 
 def train_cell(
     folder: Path, captions: Captions, name: str, share: str, seed: int, core: int, teachers: Sequence[Path]
 ) -> dict[str, Any]:
     """Train a cell, continuing it if it was interrupted, and return its row."""
     label = f"{name}, {len(teachers)} teachers" if teachers else name
-    cell, before = folder / f"{label.replace(', ', '-').replace(' ', '-')}-{share}-{seed}", None
-    for number, stage in enumerate(CHANGES[name], 1):
-        run = cell if number == len(CHANGES[name]) else cell.with_name(f"{cell.name}-stage-{number}")
-        # the recipe ends by the clock
-        changes = [*captions.settings(), *stage.changes, "training.minutes=100000"]
-        changes += captions.both_directions(folder) if stage.has_both else []
-        words: list[Any] = ["--config", RECIPE, "--out", run, "--seed", seed]
-        words += ["--updates", round(UPDATES[share] * stage.share), *(f"--set={change}" for change in changes)]
-        words += [word for teacher in teachers for word in ("--teacher", teacher)]
-        words += [] if before is None else ["--init-from", before]
-        before = run
-        if run.exists():
-            if json.loads((run / "config.json").read_text("utf-8"))["state"] == "finished":
-                continue
-            words = ["--resume", run]
-        command = ["taskset", "-c", core, sys.executable, "-m", "attent", "train", *words, "--threads", 1]
-        with (folder / f"{run.name}.log").open("a") as log:
+    cell = folder / f"{label.replace(', ', '-').replace(' ', '-')}-{share}-{seed}"
+    # the recipe ends by the clock
+    changes = [*captions.settings(), *CHANGES[name], "training.minutes=100000"]
+    words: list[Any] = ["--config", RECIPE, "--out", cell, "--seed", seed, "--updates", UPDATES[share]]
+    words += [f"--set={change}" for change in changes]
+    words += [word for teacher in teachers for word in ("--teacher", teacher)]
+    if cell.exists():
+        words = ["--resume", cell]
+    command = ["taskset", "-c", core, sys.executable, "-m", "attent", "train", *words, "--threads", 1]
+    if not cell.exists() or json.loads((cell / "config.json").read_text("utf-8"))["state"] != "finished":
+        with (folder / f"{cell.name}.log").open("a") as log:
             subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log)
     return {"name": label, "share": share, "seed": seed, **judged(cell, captions)}
 
