@@ -95,21 +95,27 @@ class Captions:
         ]
 
 
+def label_of(name: str, teachers: Sequence[Path]) -> str:
+    """Return the name of a change in rows, with the number of teachers."""
+    return f"{name}, {len(teachers)} teachers" if teachers else name
+
+
 def train_cell(
     folder: Path, captions: Captions, name: str, share: str, seed: int, core: int, teachers: Sequence[Path]
 ) -> dict[str, Any]:
     """Train a cell, continuing it if it was interrupted, and return its row."""
-    label = f"{name}, {len(teachers)} teachers" if teachers else name
+    label = label_of(name, teachers)
     cell = folder / f"{label.replace(', ', '-').replace(' ', '-')}-{share}-{seed}"
-    # the recipe ends by the clock
-    changes = [*captions.settings(), *CHANGES[name], "training.minutes=100000"]
-    words: list[Any] = ["--config", RECIPE, "--out", cell, "--seed", seed, "--updates", UPDATES[share]]
-    words += [f"--set={change}" for change in changes]
-    words += [word for teacher in teachers for word in ("--teacher", teacher)]
-    if cell.exists():
-        words = ["--resume", cell]
-    command = ["taskset", "-c", core, sys.executable, "-m", "attent", "train", *words, "--threads", 1]
-    if not cell.exists() or json.loads((cell / "config.json").read_text("utf-8"))["state"] != "finished":
+    is_begun = cell.exists()
+    words: list[Any] = ["--resume", cell]
+    if not is_begun:
+        # the recipe ends by the clock
+        changes = [*captions.settings(), *CHANGES[name], "training.minutes=100000"]
+        words = ["--config", RECIPE, "--out", cell, "--seed", seed, "--updates", UPDATES[share]]
+        words += [f"--set={change}" for change in changes]
+        words += [word for teacher in teachers for word in ("--teacher", teacher)]
+    if not is_begun or json.loads((cell / "config.json").read_text("utf-8"))["state"] != "finished":
+        command = ["taskset", "-c", core, sys.executable, "-m", "attent", "train", *words, "--threads", 1]
         with (folder / f"{cell.name}.log").open("a") as log:
             subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log)
     return {"name": label, "share": share, "seed": seed, **judged(cell, captions)}
@@ -149,8 +155,9 @@ def train(
     """Train the cells that are missing, seed by seed, one on each core."""
     folder.mkdir(parents=True, exist_ok=True)
     done = {(row["name"], row["share"], row["seed"]) for row in rows_in(folder)}
-    suffix = f", {len(teachers)} teachers" if teachers else ""
-    cells = [(name, share, seed) for seed in seeds for name in names if (f"{name}{suffix}", share, seed) not in done]
+    cells = [
+        (name, share, seed) for seed in seeds for name in names if (label_of(name, teachers), share, seed) not in done
+    ]
     idle: SimpleQueue[int] = SimpleQueue()
     for core in cores:
         idle.put(core)
