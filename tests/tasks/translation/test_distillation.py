@@ -51,33 +51,39 @@ def batch_for(translator: Translator) -> Batch:
     return bitext.batch(torch.arange(len(PAIRS)).numpy())
 
 
-@pytest.mark.parametrize("top", [32, 3])
+@pytest.mark.parametrize(("top", "has_bias"), [(32, False), (3, True)])
 def test_the_word_level_mixes_the_reference_with_the_mean_of_the_distributions(
-    teachers: list[str], monkeypatch: pytest.MonkeyPatch, top: int
+    teachers: list[str], monkeypatch: pytest.MonkeyPatch, top: int, has_bias: bool
 ) -> None:
     monkeypatch.setattr(distillation, "TOP", top)
     student = load(teachers[1])
+    if has_bias:
+        student.model.to_logits.bias = torch.nn.Parameter(torch.randn(student.model.to_logits.out_features))
     batch, weight, smoothing = batch_for(student), 0.3, 0.1
     loss = Distillation(changed(TINY, teacher=tuple(teachers), teacher_weight=weight).training)
     actual = loss(student.model, batch, smoothing, "float32")
     actual.backward()
-    assert all(parameter.grad is not None for parameter in student.model.parameters())
+    gradients = [parameter.grad for parameter in student.model.parameters()]
 
-    def distribution(path: str) -> torch.Tensor:
-        model = load(path).model
+    def log_probs_of(translator: Translator) -> torch.Tensor:
+        model = translator.model
         features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
-        return model.output(features).double().softmax(-1)
+        return model.output(features).double().log_softmax(-1)
 
-    first, second = map(distribution, teachers)
-    mean, log_probs = (first + second) / 2, second.log()
+    log_probs = log_probs_of(student)
+    mean = sum(log_probs_of(load(path)).exp().detach() for path in teachers) / 2
     size = mean.shape[-1]
     kept = (mean * (mean >= mean.topk(min(top, size)).values[..., -1:])).half().double()
     assert (kept.sum(-1) < 0.9).all() == (top == 3)
     references = torch.nn.functional.one_hot(batch.target_out, size)
     wanted = weight * (kept + (1 - kept.sum(-1, keepdim=True)) / size)
     wanted = wanted + (1 - weight) * ((1 - smoothing) * references + smoothing / size)
-    losses = -(wanted * log_probs).sum(-1)
-    torch.testing.assert_close(actual.double(), losses[batch.target_out != PAD].mean(), atol=1e-5, rtol=1e-5)
+    expected = -(wanted * log_probs).sum(-1)[batch.target_out != PAD].mean()
+    torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-5)
+    student.model.zero_grad()
+    expected.backward()
+    for gradient, parameter in zip(gradients, student.model.parameters(), strict=True):
+        torch.testing.assert_close(gradient, parameter.grad, atol=1e-6, rtol=1e-4)
 
 
 def test_the_distributions_of_a_pair_are_computed_once(teachers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from attent.errors import ArgumentError
 from attent.models.model import EncoderDecoder
+from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.runs.folder import tokenizers_as_text
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.engine import BATCH
@@ -70,14 +71,23 @@ class Distillation:
         weight, target = self._settings.teacher_weight, batch.target_out.flatten()
         rows = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
         top_tokens, probs = (torch.cat(part).to(target.device) for part in zip(*self._taught(batch), strict=True))
+        answers, probs, layer = target[rows], probs.float() * weight, model.to_logits
         with autocast(batch.source.device, precision):
             features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
-            logits = model.output(features.flatten(0, 1)[rows]).float()
-            probs = probs.float() * weight
-            even = (weight - probs.sum(1, keepdim=True) + (1 - weight) * smoothing) / logits.shape[1]
-            target_probs = even.repeat(1, logits.shape[1]).scatter_add_(1, top_tokens.long(), probs)
-            reference = target_probs.new_full((len(rows), 1), (1 - weight) * (1 - smoothing))
-            return F.cross_entropy(logits, target_probs.scatter_add_(1, target[rows, None], reference))
+            features = features.flatten(0, 1)[rows]
+            loss = linear_cross_entropy(features, layer.weight, layer.bias, answers)
+        # Other targets change only the part of the cross entropy that is linear in the logits: by the difference from
+        # the answer alone, at the tokens that have one of their own and, in equal parts, at all.
+        tokens = torch.cat([answers[:, None], top_tokens.long()], 1)
+        shares = torch.cat([probs.new_full((len(rows), 1), (1 - weight) * (1 - smoothing) - 1), probs], 1)
+        even = -shares.sum(1, keepdim=True) / layer.out_features
+        pairs = (features.float(), layer.weight), (torch.ones_like(even), layer.bias)
+        for inputs, parameter in pairs:
+            if parameter is not None:
+                columns = parameter.float().view(layer.out_features, -1)
+                mean = F.embedding_bag(tokens, columns, mode="sum", per_sample_weights=shares) + even * columns.sum(0)
+                loss = loss - (inputs * mean).sum() / len(rows)
+        return loss
 
     def _taught(self, batch: Batch) -> list[tuple[Tensor, Tensor]]:
         """Return the teachers' likeliest tokens, (T, 32), and their probabilities for each pair of a batch."""
