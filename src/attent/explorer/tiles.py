@@ -25,8 +25,6 @@ from attent.views.scene import LayerWeights
 TILE_SIDE, THUMBNAIL_SIDE = 256, 48
 # Maximum weights computed for a strip or a column: a tenth of a second on one core.
 STRIP_WEIGHTS = 2**24
-# Weights computed in one step.
-STEP_WEIGHTS = 2**22
 # Maximum weights for one thumbnail; a page has hundreds.
 THUMBNAIL_WEIGHTS = 2**20
 # Maximum weights for the statistics of a layer.
