@@ -5,16 +5,16 @@ scripts/bench quality table DIR
 scripts/bench quality search RUN…
 scripts/bench quality speed RUN RUN…
 
-A cell is a change of configs/multi30k-tiny.toml with a seed. Its updates are given, not its minutes, so that a slow
-machine changes nothing: `full` are the updates of an hour on one core (see benchmarks/results/quality.md), `short` a
-third of them, which only tells what diverges. `train` trains the cells that are missing, one pinned to each core named,
-and continues those that were interrupted; each is judged when it is done: loss and BLEU over all 1,014 validation pairs
-(tokenized, beam 5, the length penalty that `search` found best for the recipe), kept in DIR/cells.jsonl. Cells of
-another `--language` need a DIR of their own. `table` prints them: the mean over seeds, and the difference from the
-recipe with the same seeds and updates, with a 95 % interval of a paired bootstrap over the lines. `search` prints the
-BLEU of a run, or of an ensemble, for several length penalties. `speed` compares the ensemble of runs with one of them:
-in turn, 300 validation lines by the ensemble and, as many times as it has models, by the first run alone, on one
-thread.
+A cell is a change of configs/multi30k-tiny.toml with a seed; "muon S" replaces the optimizer (see _muon.py). Its
+updates are given, not its minutes, so that a slow machine changes nothing: `full` are the updates of an hour on one
+core (see benchmarks/results/quality.md), `short` a third of them, which only tells what diverges. `train` trains the
+cells that are missing, one pinned to each core named, and continues those that were interrupted; each is judged when it
+is done: loss and BLEU over all 1,014 validation pairs (tokenized, beam 5, the length penalty that `search` found best
+for the recipe), kept in DIR/cells.jsonl. Cells of another `--language` need a DIR of their own. `table` prints them:
+the mean over seeds, and the difference from the recipe with the same seeds and updates, with a 95 % interval of a
+paired bootstrap over the lines. `search` prints the BLEU of a run, or of an ensemble, for several length penalties.
+`speed` compares the ensemble of runs with one of them: in turn, 300 validation lines by the ensemble and, as many times
+as it has models, by the first run alone, on one thread.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "decay 1": ("training.weight_decay=1.0",),
     "dropout 0.1": ("model.dropout=0.1",),
     "dropout 0.3": ("model.dropout=0.3",),
+    "muon 0.2": (),
+    "muon 0.4": (),
+    "muon 0.4, dropout 0.3": ("model.dropout=0.3",),
     "teacher weight 1": ("training.teacher_weight=1.0",),
     "sequence level": ("training.teacher_level=sequence", "training.teacher_weight=1.0"),
 }
@@ -115,9 +118,12 @@ def train_cell(
         words += [f"--set={change}" for change in changes]
         words += [word for teacher in teachers for word in ("--teacher", teacher)]
     if not is_begun or json.loads((cell / "config.json").read_text("utf-8"))["state"] != "finished":
-        command = ["taskset", "-c", core, sys.executable, "-m", "attent", "train", *words, "--threads", 1]
+        kind, _, scale = name.partition(",")[0].partition(" ")
+        program = [Path(__file__).with_name("_muon.py")] if kind == "muon" else ["-m", "attent"]
+        command = ["taskset", "-c", core, sys.executable, *program, "train", *words, "--threads", 1]
         with (folder / f"{cell.name}.log").open("a") as log:
-            subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log)
+            environment = {**os.environ, "MUON_SCALE": scale}
+            subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log, env=environment)
     return {"name": label, "share": share, "seed": seed, **judged(cell, captions)}
 
 
