@@ -76,13 +76,12 @@ class Distillation:
             features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
             features = features.flatten(0, 1)[rows]
             loss = linear_cross_entropy(features, layer.weight, layer.bias, answers)
-        # Other targets change only the part of the cross entropy that is linear in the logits: by the difference from
-        # the answer alone, at the tokens that have one of their own and, in equal parts, at all.
+        # This is the loss for the answer alone. Other target probabilities change only the part that is linear in the
+        # logits, by their difference: `shares` at the answer and the teachers' tokens, `even` at every token.
         tokens = torch.cat([answers[:, None], top_tokens.long()], 1)
         shares = torch.cat([probs.new_full((len(rows), 1), (1 - weight) * (1 - smoothing) - 1), probs], 1)
         even = -shares.sum(1, keepdim=True) / layer.out_features
-        pairs = (features.float(), layer.weight), (torch.ones_like(even), layer.bias)
-        for inputs, parameter in pairs:
+        for inputs, parameter in ((features.float(), layer.weight), (torch.ones_like(even), layer.bias)):
             if parameter is not None:
                 columns = parameter.float().view(layer.out_features, -1)
                 mean = F.embedding_bag(tokens, columns, mode="sum", per_sample_weights=shares) + even * columns.sum(0)
