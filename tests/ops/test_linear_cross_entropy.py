@@ -26,15 +26,6 @@ def textbook(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tens
     return F.cross_entropy(F.linear(features, weight, bias), target, label_smoothing=smoothing)
 
 
-def textbook_r_drop(
-    features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, alpha: float
-) -> Tensor:
-    logs = F.log_softmax(F.linear(features, weight, bias), -1)
-    pairs = (logs[0::2], logs[1::2]), (logs[1::2], logs[0::2])
-    combined = sum(F.kl_div(*pair, reduction="batchmean", log_target=True) for pair in pairs)
-    return textbook(features, weight, bias, target, smoothing) + alpha / 4 * combined
-
-
 def chunk_loss(*arguments: Any) -> fused.ChunkLoss:
     """The loss of logits and its slopes, by the way that is to be had."""
     return (fused._native_loss if native.library() is not None else fused.reference_loss)(*arguments)
@@ -81,48 +72,6 @@ def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(bias: bool, smoothing: floa
         assert actual.dtype == torch.float32
         size = max(exact.abs().max().item(), 1e-3)
         assert (actual - exact).abs().max() <= 3 * (baseline - exact).abs().max() + 1e-7 * size
-
-
-@pytest.mark.usefixtures("way", "small_chunks")
-@pytest.mark.parametrize(
-    ("classes", "smoothing", "bias"), [(1, 0.1, True), (3, 0.0, False), (31, 0.1, False), (211, 0.1, True)]
-)
-def test_two_predictions_of_a_token_shall_agree(bias: bool, smoothing: float, classes: int) -> None:
-    features, weight, shift, target = make_inputs(torch.float32, tokens=58, bias=bias, classes=classes)
-    target = target[0::2].repeat_interleave(2)
-    loss = linear_cross_entropy(features, weight, shift, target, smoothing, 3.0)
-    slopes = torch.autograd.grad(loss, [tensor for tensor in (features, weight, shift) if tensor is not None])
-    with torch.no_grad():
-        torch.testing.assert_close(linear_cross_entropy(features, weight, shift, target, smoothing, 3.0), loss.detach())
-    exact = [None if tensor is None else tensor.double() for tensor in (features, weight, shift)]
-    expected = textbook_r_drop(exact[0], exact[1], exact[2], target, smoothing, 3.0)  # pyright: ignore[reportArgumentType]
-    torch.testing.assert_close(loss.double(), expected, atol=1e-5, rtol=1e-5)
-    expected_values = torch.autograd.grad(expected, [tensor for tensor in exact if tensor is not None])
-    for slope, of_it in zip(slopes, expected_values, strict=True):
-        torch.testing.assert_close(slope.double(), of_it, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("classes", [15, 1009])
-def test_slopes_of_two_predictions_are_rounded_once(classes: int) -> None:
-    logits, bias = (3 * torch.randn(36, classes)).bfloat16(), torch.randn(classes)
-    target = torch.randint(0, classes, (18,)).repeat_interleave(2)
-    exact = (logits.double() + bias.double()).requires_grad_()
-    expected = 36 * textbook_r_drop(exact, torch.eye(classes, dtype=torch.float64), None, target, 0.1, 2.0)
-    slopes = torch.autograd.grad(expected, exact)[0]
-    loss, result, of_bias = chunk_loss(logits.clone(), bias, target, 0.1, True, 2.0)
-    assert result is not None and of_bias is not None
-    torch.testing.assert_close(loss.double(), expected.detach(), atol=1e-3, rtol=1e-5)
-    torch.testing.assert_close(result.double(), slopes, atol=3e-6, rtol=2**-8)
-    torch.testing.assert_close(of_bias.double(), slopes.sum(0), atol=3e-5, rtol=3e-5)
-
-
-@pytest.mark.usefixtures("way")
-def test_two_predictions_with_nan_are_nan_alone() -> None:
-    logits, target = torch.randn(6, 67), torch.tensor([3, 3, 1, 1, 7, 7])
-    logits[3, 40] = math.nan
-    loss, slope, _ = chunk_loss(logits, None, target, 0.1, True, 2.0)
-    assert slope is not None and loss.isnan() and slope[2:4].isnan().all() and slope[[0, 1, 4, 5]].isfinite().all()
 
 
 @pytest.mark.usefixtures("way")

@@ -54,23 +54,15 @@ def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
     assert len(load(tmp_path / "run").translate(["en | March 3, 2026", ""])) == 2
 
 
-@pytest.mark.slow
-def test_r_drop_trains_another_run_which_goes_on_to_the_last_bit(tmp_path: Path) -> None:
-    def of(updates: int, r_drop: float) -> RunSettings:
-        training = TINY.training.model_copy(update={"updates": updates, "r_drop": r_drop})
-        return TINY.model_copy(update={"training": training, "model": TINY.model.model_copy(update={"dropout": 0.3})})
-
-    for name, settings in (("whole", of(4, 2.0)), ("parts", of(2, 2.0)), ("plain", of(4, 0.0))):
-        follow(settings, tmp_path / name)
-    assert read_config(tmp_path / "parts").training["r_drop"] == 2.0
-    resume(tmp_path / "parts", {"updates": 4})
-    assert weights(tmp_path / "parts") == weights(tmp_path / "whole") != weights(tmp_path / "plain")
-    # where nothing is translated it is refused
-    lines = 'task = "text-generation"\n[lines]\ntrain = "nowhere.txt"\n'
-    settings = parse(f"{lines}[training]\nupdates = 1\nbatch_pairs = 2\nr_drop = 1.0\n", "lm.toml")
-    with pytest.raises(ArgumentError, match=r"^r_drop is for the task translate$"):
-        follow(settings, tmp_path / "lines")
-    assert not (tmp_path / "lines").exists()
+def test_a_run_trained_with_r_drop_is_validated_but_not_resumed(tiny_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    config = json.loads((run / "config.json").read_text())
+    config["training"]["r_drop"] = 3.0
+    (run / "config.json").write_text(json.dumps(config))
+    assert recipe.validate(run, load(run).model) == config["results"]
+    with pytest.raises(ArgumentError, match=r"run was trained with R-Drop, which attent no longer has"):
+        resume(run, {"updates": 4})
 
 
 @pytest.mark.parametrize("attention", ["none", "luong"])

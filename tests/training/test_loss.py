@@ -1,9 +1,6 @@
 import gc
-import json
 import math
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,14 +17,11 @@ from attent.tasks.classification.inputs import LabelledBatch
 from attent.tasks.classification.task import classification_cross_entropy
 from attent.tasks.fill_mask.examples import MaskedLines
 from attent.tasks.fill_mask.task import masked_lm_cross_entropy, masked_lm_scores
-from attent.tasks.recipe import follow
-from attent.tasks.settings import read
 from attent.text.batches import Batch, BatchSize, Bitext, Sequences
 from attent.text.text import Pair
 from attent.text.tokenizer import PAD, CharTokenizer
 from attent.training.autotune import Precision
 from attent.training.loss import mean_loss, translation_cross_entropy
-from attent.training.progress import SilentProgress
 
 
 def tiny() -> Transformer:
@@ -48,52 +42,6 @@ def test_padding_counts_for_nothing() -> None:
     expected = F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD, label_smoothing=0.1)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(*(torch.autograd.grad(tensor, list(model.parameters())) for tensor in (loss, expected)))
-
-
-@pytest.mark.parametrize("kind", ["transformer", "rnn"])
-def test_r_drop_adds_what_two_readings_with_dropout_differ_by(kind: str) -> None:
-    batch = two_pairs()
-    if kind == "transformer":
-        sizes = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=0.4)
-        model = Transformer(sizes, 9, 9)
-    else:
-        model = build(RnnSettings(width=8, embedding_width=6, embedding_dropout=0.4), 9, 9)
-    doubled = [torch.cat([tensor] * 2) for tensor in (batch.source, batch.source_lengths, batch.target_in)]
-    torch.manual_seed(3)
-    logits = model.output(model.decode(model.encode(doubled[0], doubled[1]), doubled[2])).log_softmax(-1)
-    assert (logits[:2] - logits[2:]).abs().max() > 1e-3
-    first, second = (half[batch.target_out != PAD] for half in (logits[:2], logits[2:]))
-    target = batch.target_out[batch.target_out != PAD]
-    entropy = sum(F.cross_entropy(half, target, label_smoothing=0.1) for half in (first, second)) / 2
-    divergence = (first.exp() * (first - second) + second.exp() * (second - first)).sum(-1).mean()
-    torch.manual_seed(3)
-    loss = translation_cross_entropy(model, batch, 0.1, "float32", r_drop=5.0)
-    torch.testing.assert_close(loss, entropy + 5 / 4 * divergence)
-    parameters = list(model.parameters())
-    both = (torch.autograd.grad(value, parameters, allow_unused=True) for value in (loss, entropy + 5 / 4 * divergence))
-    torch.testing.assert_close(*both, atol=1e-5, rtol=1e-4)
-    model.eval()
-    losses = [translation_cross_entropy(model, batch, 0.1, "float32", r_drop=alpha) for alpha in (0.0, 5.0)]
-    torch.testing.assert_close(*losses)
-
-
-def followed_recipe(folder: Path, file: Path) -> None:
-    # the others need no run folder
-    follow(read(file), folder if os.environ["RANK"] == "0" else folder / "nowhere", progress=SilentProgress())
-
-
-@pytest.mark.slow
-def test_r_drop_is_in_the_loss_of_every_process(run_processes, settings_file: Path, tmp_path: Path) -> None:
-    text, losses = settings_file.read_text(encoding="utf-8").replace("dropout = 0.0", "dropout = 0.4"), list[float]()
-    for alpha in ("0.0", "1000.0"):
-        changed = text.replace("[training]", f"[training]\nr_drop = {alpha}")
-        (tmp_path / f"{alpha}.toml").write_text(changed, encoding="utf-8")
-        run_processes(2, followed_recipe, tmp_path / alpha, tmp_path / f"{alpha}.toml")
-        lines = (tmp_path / alpha / "log.jsonl").read_text(encoding="utf-8").splitlines()
-        records = [json.loads(line) for line in lines]
-        losses.append(next(record["loss"] for record in records if "loss" in record))
-    # the mean of the first updates; dropout alone changes it by tenths
-    assert losses[1] > losses[0] + 5
 
 
 def test_in_16_bits_the_loss_is_summed_in_32() -> None:

@@ -33,22 +33,15 @@ def linear_cross_entropy(
     bias: Tensor | None,
     target: Tensor,
     label_smoothing: float = 0.0,
-    r_drop: float = 0.0,
 ) -> Tensor:
     """Return the mean cross entropy of tokens predicted from features by a linear layer, in nats per token.
 
         −(1 − ε) log p(y) − ε/V Σ_v log p(v),   p = softmax(W x + b)
 
-    With `r_drop`, each pair of consecutive rows is the same token computed with different dropout, and a penalty on the
-    divergence of their distributions p and q is added to their mean loss:
-
-        α/4 (Σ_v p(v) log p(v)/q(v) + Σ_v q(v) log q(v)/p(v))
-
     The forward pass also computes the gradients, while each chunk of logits is available. The product has the dtype of
     the features, or autocast's; everything after it is at least float32.
 
-    Source: Szegedy et al. (2016), §7, arXiv 1512.00567; Vaswani et al. (2017), §5.4, arXiv 1706.03762;
-    Liang et al. (2021), eq. 4, arXiv 2106.14448, halved.
+    Source: Szegedy et al. (2016), §7, arXiv 1512.00567; Vaswani et al. (2017), §5.4, arXiv 1706.03762.
 
     Args:
         features: (N, E).
@@ -56,13 +49,12 @@ def linear_cross_entropy(
         bias: (V,) or None.
         target: the tokens to predict, (N,).
         label_smoothing: ε, 0 to 1.
-        r_drop: α ≥ 0; N must be even if it is positive.
 
     Returns:
         A scalar, at least float32.
     """
     ways = autocast_dtype(features), torch.is_grad_enabled(), can_use_onednn(features, weight)
-    return _LinearCrossEntropy.apply(features, weight, bias, target, label_smoothing, r_drop, *ways)
+    return _LinearCrossEntropy.apply(features, weight, bias, target, label_smoothing, *ways)
 
 
 def _chunk_size(vocabulary: int, dtype: torch.dtype, *, is_native: bool) -> int:
@@ -81,7 +73,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         target: Tensor,
         smoothing: float,
-        r_drop: float,
         dtype: torch.dtype,
         needs_grad: bool,
         is_onednn: bool,
@@ -89,15 +80,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx.dtypes = (features.dtype, weight.dtype, None if bias is None else bias.dtype)
         features = features.to(dtype)
         is_native = _can_run_native(features, target, len(weight))
-        if is_native and not r_drop and dtype == torch.bfloat16 and can_use_amx(features, weight, bias):
+        if is_native and dtype == torch.bfloat16 and can_use_amx(features, weight, bias):
             loss, *gradients = _forward_amx(features, weight, bias, target, smoothing, needs_grad)
             ctx.save_for_backward(*gradients)
             ctx.scale = 1.0
             return loss
         chunk_loss = _native_loss if is_native else reference_loss
         size = _chunk_size(len(weight), dtype, is_native=is_native)
-        # Keep both rows of a token in the same chunk.
-        size += size % 2 if r_drop else 0
         matrix, accumulation_dtype = weight.to(dtype), torch.promote_types(dtype, torch.float32)
         total = torch.zeros((), dtype=accumulation_dtype, device=features.device)
         dfeatures = torch.empty_like(features) if needs_grad else None
@@ -116,9 +105,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 if buffer is None
                 else torch.matmul(rows, matrix.T, out=buffer[: len(rows)])
             )
-            loss, dlogits, bias_sum = chunk_loss(
-                logits, bias, target[begin : begin + size], smoothing, needs_grad, r_drop
-            )
+            loss, dlogits, bias_sum = chunk_loss(logits, bias, target[begin : begin + size], smoothing, needs_grad)
             total += loss
             if dfeatures is not None and dweight is not None and dlogits is not None:
                 if is_onednn:
@@ -144,7 +131,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             None if dtype is None else (part.to(torch.promote_types(part.dtype, dtype)) * scale).to(dtype)
             for part, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
-        return *gradients, None, None, None, None, None, None
+        return *gradients, None, None, None, None, None
 
 
 def _can_run_native(features: Tensor, target: Tensor, classes: int) -> bool:
@@ -172,9 +159,7 @@ def _forward_amx(
     return losses.sum() * scale, dfeatures, dweight, dbias
 
 
-def _native_loss(
-    logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, needs_grad: bool, r_drop: float = 0.0
-) -> ChunkLoss:
+def _native_loss(logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, needs_grad: bool) -> ChunkLoss:
     tokens, classes = logits.shape
     losses = torch.empty(tokens)
     shift = None if bias is None else bias.float().contiguous()
@@ -188,13 +173,12 @@ def _native_loss(
         logits.dtype == torch.bfloat16,
         needs_grad,
         smoothing,
-        r_drop,
     )
     return losses.sum(), logits if needs_grad else None, None if bias_sums is None else bias_sums.sum(0)
 
 
 def reference_loss(
-    logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, needs_grad: bool, r_drop: float = 0.0
+    logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, needs_grad: bool
 ) -> ChunkLoss:
     """Compute the loss of some tokens' logits in plain PyTorch; see `ChunkLoss`."""
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -205,22 +189,8 @@ def reference_loss(
     # 0 · ∞ is NaN.
     if smoothing:
         loss -= smoothing * log_probs.mean(-1).sum()
-    divergence, slope = _divergence(log_probs, r_drop) if r_drop else (0.0, None)
-    loss += divergence
     if not needs_grad:
         return loss, None, None
     dlogits = log_probs.exp_().sub_(smoothing / log_probs.shape[1])
     dlogits.scatter_add_(1, target, dlogits.new_full((1, 1), smoothing - 1).expand(target.shape))
-    if slope is not None:
-        dlogits += slope
     return loss, dlogits.to(logits.dtype), None if bias is None else dlogits.sum(0)
-
-
-def _divergence(log_probs: Tensor, r_drop: float) -> tuple[Tensor, Tensor]:
-    """Return α/2 times both divergences of each pair of consecutive rows, summed, and the gradient for the logits."""
-    ratios = log_probs[0::2] - log_probs[1::2]
-    ratios = torch.stack([ratios, -ratios], 1)
-    probs = log_probs.exp().view_as(ratios)
-    divergences = (probs * ratios).sum(-1, keepdim=True)
-    slope = probs * (ratios - divergences) + probs - probs.flip(1)
-    return r_drop / 2 * divergences.sum(), (r_drop / 2 * slope).view_as(log_probs)

@@ -33,7 +33,7 @@ SIGNATURES = {
     "attent_dropout": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
     "attent_dense_attention_context": [POINTER] * 10 + [WORD] * 2 + [NUMBER] * 3,
     "attent_dense_attention_gradients": [POINTER] * 16 + [WORD] * 2 + [NUMBER] * 3,
-    "attent_linear_cross_entropy": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER] * 2,
+    "attent_linear_cross_entropy": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER],
     "attent_linear_cross_entropy_amx": [POINTER] * 8 + [INTEGER] * 4 + [NUMBER] * 2,
     "attent_linear": [POINTER] * 10 + [INTEGER] * 6,
     "attent_linear_input_gradients": [POINTER] * 8 + [INTEGER] * 5,

@@ -300,7 +300,7 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
         raise ArgumentError(
             f"a run that goes on keeps its {wrong[0]}; it may change {', '.join(sorted(CHANGEABLE_ON_RESUME))}"
         )
-    training = {name: value for name, value in config.training.items() if name != "outcome"}
+    training = {name: value for name, value in config.training.items() if name not in ("outcome", "r_drop")}
     if changes.keys() & {"updates", "minutes"}:
         training |= {"updates": None, "minutes": None}
     try:
@@ -318,6 +318,8 @@ def _resumed_settings(path: Path, config: RunConfig, changes: Mapping[str, Any])
     settings = _settings_of(config, changes)
     if config.state == "finished" and not changes:
         raise ArgumentError(f"{path} is finished: give a new limit, --updates or --minutes")
+    if "r_drop" in config.training:
+        raise ArgumentError(f"{path} was trained with R-Drop, which attent no longer has: --init-from trains another")
     return settings
 
 

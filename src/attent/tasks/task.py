@@ -169,9 +169,8 @@ class Learning(ABC, Generic[C]):
         Raises:
             ArgumentError: this task does not support them.
         """
-        for name in ("r_drop", "teacher"):
-            if getattr(training, name):
-                raise ArgumentError(f"{name} is for the task translate")
+        if training.teacher:
+            raise ArgumentError("teacher is for the task translate")
         return self.loss
 
     def inherited_tables(self, settings: TaskSettings, start: RunConfig) -> dict[str, Any]:

@@ -18,35 +18,22 @@ LossFunction = Callable[[Any, Any, float, Precision], Tensor]
 
 
 def translation_cross_entropy(
-    model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision, *, r_drop: float = 0.0
+    model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision
 ) -> Tensor:
     """Return the mean cross entropy of a batch's target tokens in nats. PAD does not count.
 
-    An ensemble has no smoothing and no R-Drop. With `r_drop` = α, the model reads each pair twice with different
-    dropout, and the loss is
-
-        ½ (CE(p) + CE(q)) + α/4 (KL(p‖q) + KL(q‖p))
-
-    Source: Liang et al. (2021), eq. 4, arXiv 2106.14448, halved so that the loss does not depend on α where p = q.
+    An ensemble has no smoothing.
     """
-    source, lengths, target_in = batch.source, batch.source_lengths, batch.target_in
-    if r_drop:
-        source, lengths, target_in = (torch.cat([tensor, tensor]) for tensor in (source, lengths, target_in))
     with autocast(batch.source.device, precision):
-        features = model.decode(model.encode(source, lengths), target_in)
+        features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
         target = batch.target_out.flatten()
         # The batch knows how many tokens are not padding, which avoids waiting for an accelerator.
         token_index = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
-        row_index = token_index
-        if r_drop:
-            # The two readings of each token are adjacent.
-            row_index = torch.stack([token_index, token_index + len(target)], 1).flatten()
-            token_index = token_index.repeat_interleave(2)
-        features = features.flatten(0, 1)[row_index]
+        features = features.flatten(0, 1)[token_index]
         if isinstance(model, Ensemble):
             return nn.functional.cross_entropy(model.output(features), target[token_index])
         layer = model.to_logits
-        return linear_cross_entropy(features, layer.weight, layer.bias, target[token_index], label_smoothing, r_drop)
+        return linear_cross_entropy(features, layer.weight, layer.bias, target[token_index], label_smoothing)
 
 
 @torch.no_grad()

@@ -91,12 +91,6 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
     label_smoothing: float = Field(
         default=0.1, ge=0, lt=1, description="Share of probability distributed evenly over all tokens, 0 to 1."
     )
-    r_drop: float = Field(
-        default=0.0,
-        ge=0,
-        description="Weight of R-Drop in the loss of translators, the divergence between two predictions with "
-        "different dropout; updates take twice as long. 0 turns it off.",
-    )
     teacher: tuple[str, ...] = Field(
         default=(), description="Runs of translators with the same vocabularies to learn from; several as an ensemble."
     )
@@ -172,11 +166,11 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
 
     @model_serializer(mode="wrap")
     def _without_new(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit log, freeze, r_drop and teachers if not set, so that the settings equal those of earlier versions."""
+        """Omit log, freeze and teachers if not set, so that the settings equal those of earlier versions."""
         return {
             name: value
             for name, value in serialize(self).items()
-            if (self.teacher or not name.startswith("teacher")) and (value or name not in ("log", "freeze", "r_drop"))
+            if (self.teacher or not name.startswith("teacher")) and (value or name not in ("log", "freeze"))
         }
 
     @property
@@ -193,7 +187,6 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
                 (self.batch_pairs is None) == (self.batch_tokens is None),
                 "set either batch_pairs or batch_tokens, the size of a batch",
             ),
-            (self.teacher and self.r_drop, "r_drop and teachers cannot be combined"),
             (
                 uses_validation and self.validate_every is None,
                 "patience and the schedule plateau need validations: set validate_every",

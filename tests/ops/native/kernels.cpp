@@ -13,7 +13,7 @@ int attent_add_layer_norm(const float*, const void*, const float*, const float*,
                           uint32_t, uint32_t, float, float, int64_t, Parallel, int);
 int attent_add_layer_norm_gradients(const float*, const void*, const float*, const float*, const float*, float*, void*, float*, float*,
                                     int64_t, int64_t, int64_t, int64_t, uint32_t, uint32_t, float, int64_t, Parallel, int);
-int attent_linear_cross_entropy(void*, const int64_t*, const float*, float*, float*, int64_t, int64_t, int64_t, int64_t, float, float,
+int attent_linear_cross_entropy(void*, const int64_t*, const float*, float*, float*, int64_t, int64_t, int64_t, int64_t, float,
                                 int64_t, Parallel, int);
 int attent_packed_gemm(const float*, const void*, float*, int64_t, int64_t, int64_t, int64_t, int64_t, Parallel, int);
 int attent_beam_topk(const float*, float*, float*, int64_t*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
@@ -90,32 +90,16 @@ void layer_norm(int64_t number, int64_t width, bool half) {
   check("  the bias's gradient", dbias, eb, EXACT);
 }
 
-// Of rows 2n and 2n + 1 with the probabilities p and q: adds r_drop / 4 (Σ p log(p / q) + Σ q log(q / p)) to each loss, and the gradient of
-// their sum to both rows'.
-void add_divergences(int64_t rows, int64_t width, double r_drop, const Doubles& probabilities, Doubles* losses, Doubles* gradients) {
-  for (int64_t i = 0; i < rows; i += 2) {
-    const double *p = &probabilities[i * width], *q = p + width;
-    double first = 0, second = 0;
-    for (int64_t j = 0; j < width; ++j) first += p[j] * std::log(p[j] / q[j]), second += q[j] * std::log(q[j] / p[j]);
-    for (int64_t row : {i, i + 1}) (*losses)[row] += r_drop / 4 * (first + second);
-    for (int64_t j = 0; j < width; ++j) {
-      (*gradients)[i * width + j] += r_drop / 2 * (p[j] * (std::log(p[j] / q[j]) - first) + p[j] - q[j]);
-      (*gradients)[(i + 1) * width + j] += r_drop / 2 * (q[j] * (std::log(q[j] / p[j]) - second) + q[j] - p[j]);
-    }
-  }
-}
-
-void cross_entropy(int64_t rows, int64_t width, bool half, bool biased, float smoothing, float r_drop) {
+void cross_entropy(int64_t rows, int64_t width, bool half, bool biased, float smoothing) {
   const Type type = half ? BFLOAT16 : FLOAT32;
   const Floats logits = random(rows * width, 3), bias = random(width);
   std::vector<int64_t> target(rows);
   for (int64_t& index : target) index = static_cast<int64_t>(dice() % width);
-  for (int64_t i = 0; r_drop > 0 && i < rows; i += 2) target[i + 1] = target[i];
   Array gradient(logits, type);
   const int64_t tasks = (rows + 15) / 16;
   Floats losses(rows, NAN), columns(tasks * width, NAN), sums(width);
   check_done("loss", attent_linear_cross_entropy(gradient.data(), target.data(), biased ? bias.data() : nullptr, losses.data(),
-                                                 biased ? columns.data() : nullptr, rows, width, half, 1, smoothing, r_drop, threads,
+                                                 biased ? columns.data() : nullptr, rows, width, half, 1, smoothing, threads,
                                                  nullptr, level));
   Doubles expected(rows), probabilities(rows * width), eg(rows * width), es(width);
   for (int64_t i = 0; i < rows; ++i) {
@@ -123,7 +107,6 @@ void cross_entropy(int64_t rows, int64_t width, bool half, bool biased, float sm
     for (int64_t j = 0; j < width; ++j) x[j] = logits[i * width + j] + static_cast<double>(biased ? bias[j] : 0);
     expected[i] = smoothed_loss(x, target[i], smoothing, &probabilities[i * width], &eg[i * width]);
   }
-  if (r_drop > 0) add_divergences(rows, width, r_drop, probabilities, &expected, &eg);
   for (int64_t i = 0; i < rows * width; ++i) es[i % width] += eg[i];
   for (int64_t i = 0; biased && i < tasks * width; ++i) sums[i % width] += columns[i];
   check(half ? "cross entropy, bfloat16" : "cross entropy", losses, expected, EXACT);
@@ -236,8 +219,7 @@ void check_all() {
     layer_norm(71, 37, half);
     layer_norm(3, 64, half);
     for (float smoothing : {0.0f, 0.1f}) {
-      cross_entropy(19, 101, half, smoothing > 0, smoothing, 0);
-      cross_entropy(20, 101, half, smoothing > 0, smoothing, 2);
+      cross_entropy(19, 101, half, smoothing > 0, smoothing);
     }
   }
   dropout(19, 37);

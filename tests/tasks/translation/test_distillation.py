@@ -183,6 +183,4 @@ def test_a_teacher_of_another_kind_is_refused_before_a_run_begins(teachers: list
     table = 'task = "text-generation"\n[lines]\ntrain = "nowhere.txt"\n[training]\nupdates = 1\nbatch_pairs = 2\n'
     with pytest.raises(ArgumentError, match=r"^teacher is for the task translate$"):
         follow(parse(f'{table}teacher = ["run"]\n', "lm.toml"), tmp_path / "run")
-    with pytest.raises(ArgumentError, match="r_drop and teachers cannot be combined"):
-        parse(f'[dates]\n{TRAINING}\nteacher = ["run"]\nr_drop = 1.0', "both.toml")
     assert not (tmp_path / "run").exists()

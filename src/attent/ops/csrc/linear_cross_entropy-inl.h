@@ -131,116 +131,24 @@ static inline void fill_with_nan(uint16_t* to, int64_t width) {
   for (int64_t j = 0; j < width; ++j) to[j] = 0x7fc0;
 }
 
-// Two rows of the same token: their exponentials over their sums are probabilities, and `constant` is what the difference of their
-// logits exceeds that of their log-probabilities by. A bias is the same in both.
-template <typename T>
-struct Pair {
-  T *first, *second;
-  const float *first_line, *second_line;
-  float first_factor, second_factor, constant;
-};
-
-struct Divergences {
-  float first, second;
-};
-
-static inline Vector load_up_to(const float* from, int64_t count) { return count == LANES ? load(from) : load_part(from, count, 0); }
-
-static inline Vector load_up_to(const uint16_t* from, int64_t count) { return count == LANES ? load(from) : load_part(from, count, 0); }
-
-template <typename T>
-static inline void store_up_to(T* to, Vector vector, int64_t count) {
-  if (count == LANES) store(to, vector);
-  else store_part(to, vector, count);
-}
-
-// Σ p log(p / q) and Σ q log(q / p).
-template <typename T>
-static Divergences divergences(const Pair<T>& pair, int64_t width) {
-  Vector first[UNROLL] = {}, second[UNROLL] = {};
-  for (int64_t j = 0, s = 0; j < width; j += LANES, s = (s + 1) % UNROLL) {
-    const int64_t count = j + LANES <= width ? LANES : width - j;
-    const Vector ratio = load_up_to(pair.first + j, count) - load_up_to(pair.second + j, count) - pair.constant;
-    first[s] += load_up_to(pair.first_line + j, count) * ratio;
-    second[s] -= load_up_to(pair.second_line + j, count) * ratio;
-  }
-  return {total(first) * pair.first_factor, total(second) * pair.second_factor};
-}
-
-// Write p − shift + weight (p (log(p / q) − divergence) + p − q), and the same for q; if BIAS add both to the sums of the columns.
+// The loss of one row; with `needs_grad` its logits are replaced by their gradients.
 template <bool BIAS, typename T>
-static void write_pair(const Pair<T>& pair, int64_t width, Divergences divergence, float shift, float weight, float* columns) {
-  for (int64_t j = 0; j < width; j += LANES) {
-    const int64_t count = j + LANES <= width ? LANES : width - j;
-    const Vector ratio = load_up_to(pair.first + j, count) - load_up_to(pair.second + j, count) - pair.constant;
-    const Vector p = load_up_to(pair.first_line + j, count) * pair.first_factor;
-    const Vector q = load_up_to(pair.second_line + j, count) * pair.second_factor;
-    const Vector first = p - shift + (p * (ratio - divergence.first) + (p - q)) * weight;
-    const Vector second = q - shift + (q * (-ratio - divergence.second) + (q - p)) * weight;
-    store_up_to(pair.first + j, first, count);
-    store_up_to(pair.second + j, second, count);
-    if (BIAS) store_up_to(columns + j, load_up_to(columns + j, count) + first + second, count);
-  }
-}
-
-// What the exponentials of a row add up to.
-struct RowSums {
-  float maximum, sum, loss;
-};
-
-// Write a row's exponentials to the line, and return its largest logit, their sum and the loss.
-template <bool BIAS, typename T>
-static RowSums row_sums(const Losses& job, const T* logits, int64_t target, float* line) {
+static float row_loss(const Losses& job, T* logits, int64_t target, float* line, float* columns) {
   const int64_t width = job.width;
   const float maximum = largest<BIAS>(logits, job.bias, width), smoothing = job.smoothing;
   const float target_logit = to_float(logits + target) + (BIAS ? job.bias[target] : 0.0f) - maximum;
   float differences, sum;
   if (smoothing > 0) sum = exponentials<BIAS, true>(logits, job.bias, width, maximum, line, &differences);
   else sum = exponentials<BIAS, false>(logits, job.bias, width, maximum, line, &differences);
-  const float log_sum = std::log(sum), loss = log_sum - target_logit;
-  return {maximum, sum, smoothing > 0 ? (1.0f - smoothing) * loss + smoothing * (log_sum - differences / width) : loss};
-}
-
-// The loss of one row; with `needs_grad` its logits are replaced by their gradients.
-template <bool BIAS, typename T>
-static float row_loss(const Losses& job, T* logits, int64_t target, float* line, float* columns) {
-  const int64_t width = job.width;
-  const float smoothing = job.smoothing;
-  const RowSums row = row_sums<BIAS>(job, logits, target, line);
   if (job.needs_grad) {
-    const float factor = 1.0f / row.sum, shift = smoothing / width, gradient = line[target] * factor - shift + (smoothing - 1.0f);
+    const float factor = 1.0f / sum, shift = smoothing / width, gradient = line[target] * factor - shift + (smoothing - 1.0f);
     if (BIAS) columns[target] += smoothing - 1.0f;
     write_gradients<BIAS>(line, width, factor, shift, logits, columns);
-    if (std::isnan(row.sum)) fill_with_nan(logits, width);
+    if (std::isnan(sum)) fill_with_nan(logits, width);
     else store_part(logits + target, broadcast(gradient), 1);
   }
-  return row.loss;
-}
-
-// The losses of two rows in turn that are of one token, each with half of their divergence.
-template <bool BIAS, typename T>
-static void pair_loss(const Losses& job, T* logits, int64_t target, float* lines, float* columns, float* losses) {
-  const int64_t width = job.width;
-  T* other = logits + width;
-  const RowSums first = row_sums<BIAS>(job, logits, target, lines), second = row_sums<BIAS>(job, other, target, lines + width);
-  const float constant = (first.maximum + std::log(first.sum)) - (second.maximum + std::log(second.sum));
-  const Pair<T> pair{logits, other, lines, lines + width, 1.0f / first.sum, 1.0f / second.sum, constant};
-  const Divergences divergence = divergences(pair, width);
-  const float weight = job.r_drop / 2, added = weight * (divergence.first + divergence.second) / 2;
-  losses[0] = first.loss + added;
-  losses[1] = second.loss + added;
-  if (!job.needs_grad) return;
-  const float ratio = to_float(logits + target) - to_float(other + target) - constant, shift = job.smoothing / width;
-  const float p = lines[target] * pair.first_factor, q = lines[width + target] * pair.second_factor;
-  const float lifted = job.smoothing - 1.0f - shift;
-  write_pair<BIAS>(pair, width, divergence, shift, weight, columns);
-  if (BIAS) columns[target] += 2 * (job.smoothing - 1.0f);
-  if (std::isnan(losses[0] + losses[1])) {
-    fill_with_nan(logits, 2 * width);
-    return;
-  }
-  store_part(logits + target, broadcast(p + lifted + (p * (ratio - divergence.first) + (p - q)) * weight), 1);
-  store_part(other + target, broadcast(q + lifted + (q * (-ratio - divergence.second) + (q - p)) * weight), 1);
+  const float log_sum = std::log(sum), loss = log_sum - target_logit;
+  return smoothing > 0 ? (1.0f - smoothing) * loss + smoothing * (log_sum - differences / width) : loss;
 }
 
 // A task's rows of one type.
@@ -251,11 +159,7 @@ static void rows_of(const Losses& job, int64_t task, float* line) {
   if (columns) memset(columns, 0, 4 * width);
   for (int64_t i = task * ROWS; i < end; ++i) {
     T* logits = static_cast<T*>(job.logits) + i * width;
-    if (job.r_drop > 0) {
-      if (job.bias) pair_loss<true>(job, logits, job.target[i], line, columns, job.losses + i);
-      else pair_loss<false>(job, logits, job.target[i], line, columns, job.losses + i);
-      ++i;
-    } else if (job.bias) job.losses[i] = row_loss<true>(job, logits, job.target[i], line, columns);
+    if (job.bias) job.losses[i] = row_loss<true>(job, logits, job.target[i], line, columns);
     else job.losses[i] = row_loss<false>(job, logits, job.target[i], line, columns);
   }
 }

@@ -22,7 +22,7 @@ struct Losses {
   float* columns;
   int64_t rows, width;
   bool is_half, needs_grad;
-  float smoothing, r_drop;
+  float smoothing;
 };
 
 // Rows of a task.
@@ -35,13 +35,12 @@ constexpr int64_t ROWS = 16;
 
 // losses (rows) of logits (rows, width), bfloat16 (is_half) or float32, and targets below the width. With `needs_grad` the logits
 // are replaced by their gradients: softmax − smoothing / width, less 1 − smoothing at the target. With a bias (width), which
-// is added to the logits, columns (rows / 16 rounded up, width) are sums of 16 rows' gradients, before rounding. With r_drop each two
-// rows in turn have one target, and are charged r_drop / 4 (Σ p log(p / q) + Σ q log(q / p)) each.
+// is added to the logits, columns (rows / 16 rounded up, width) are sums of 16 rows' gradients, before rounding.
 // Returns 0, or 1 if out of memory.
 EXPORTED int attent_linear_cross_entropy(void* logits, const int64_t* target, const float* bias, float* losses, float* columns,
-                                         int64_t rows, int64_t width, int64_t is_half, int64_t needs_grad, float smoothing, float r_drop,
+                                         int64_t rows, int64_t width, int64_t is_half, int64_t needs_grad, float smoothing,
                                          int64_t threads, Parallel parallel, int level) {
-  const Losses job{logits, target, bias, losses, columns, rows, width, is_half != 0, needs_grad != 0, smoothing, r_drop};
+  const Losses job{logits, target, bias, losses, columns, rows, width, is_half != 0, needs_grad != 0, smoothing};
   const auto task = DISPATCH(loss_task, level);
-  return run(job, task, (rows + ROWS - 1) / ROWS, r_drop > 0 ? 2 * width : width, threads, parallel);
+  return run(job, task, (rows + ROWS - 1) / ROWS, width, threads, parallel);
 }

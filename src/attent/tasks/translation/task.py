@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -184,9 +183,7 @@ class TranslationTask(Task[ParallelCorpus]):
         return {}
 
     def loss_for(self, training: TrainingSettings) -> LossFunction:
-        if training.teacher:
-            return Distillation(training)
-        return partial(translation_cross_entropy, r_drop=training.r_drop)
+        return Distillation(training) if training.teacher else self.loss
 
     def inherited_tables(self, settings: TaskSettings, start: RunConfig) -> dict[str, Any]:
         """Return the table [text] with the languages of the start run, where the settings name none."""
