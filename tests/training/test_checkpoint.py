@@ -120,7 +120,7 @@ def interrupt(stop: int, update: int) -> None:
         {},
         {"precision": "bfloat16", "schedule": "plateau", "plateau_patience": 0},
         {"averaging": "ema", "accumulate": 2, "optimizer": "adam"},
-        {"averaging": "last", "last": 2, "last_every": 1, "keep_best": 0, "schedule": "cosine"},
+        {"averaging": "last", "last": 2, "last_every": 1, "keep_best": 0, "schedule": "cosine", "optimizer": "muon"},
         {"batch_pairs": None, "batch_tokens": 9, "patience": 2},
     ],
 )

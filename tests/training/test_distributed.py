@@ -38,7 +38,14 @@ TOKENIZER = CharTokenizer("ab")
     [
         (
             "transformer",
-            {"batch_pairs": None, "batch_tokens": 9, "clip": 0.1, "averaging": "ema", "validate_every": 20},
+            {
+                "batch_pairs": None,
+                "batch_tokens": 9,
+                "clip": 0.1,
+                "averaging": "ema",
+                "validate_every": 20,
+                "optimizer": "muon",
+            },
         ),
         pytest.param("bahdanau", {"accumulate": 3, "clip": None, "schedule": "noam"}, marks=pytest.mark.slow),
         pytest.param("none", {"batch_pairs": 1, "optimizer": "adam"}, marks=pytest.mark.slow),

@@ -59,7 +59,7 @@ def test_matrices_except_embeddings_are_decayed_and_it_learns_to_copy() -> None:
     assert trained.updates == 60
     assert not model.training
     optimizer = build_optimizer(model, make_settings(weight_decay=0.01))
-    decayed, plain = optimizer.param_groups
+    plain, decayed = optimizer.param_groups
     embeddings = [table.weight for table in model.embeddings.values()]
     assert embeddings and not any(parameter is table for parameter in decayed["params"] for table in embeddings)
     assert all(parameter.dim() > 1 for parameter in decayed["params"])

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 
 from attent.errors import UnknownNameError
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
 from attent.training.optimizer import (
     SCHEDULES,
     EarlyStopping,
@@ -17,6 +19,7 @@ from attent.training.optimizer import (
     linear,
     noam,
     optimizer_state,
+    orthogonalize,
     restore_optimizer,
 )
 from attent.training.settings import ScheduleName, TrainingSettings
@@ -65,6 +68,98 @@ def test_a_restored_one_goes_on_in_the_same_way() -> None:
     alone = build_optimizer(single, settings())
     step(single, alone)
     assert {name.partition("/")[0] for name in optimizer_state(alone, dict(single.named_parameters()))} == {"weight"}
+
+
+@pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8), (1, 5)])
+def test_newton_schulz_steps_map_singular_values_by_their_polynomial(shape: tuple[int, int]) -> None:
+    generator = torch.Generator().manual_seed(3)
+    matrices = torch.randn(2, *shape, dtype=torch.float64, generator=generator)
+    left, values, right = torch.linalg.svd(matrices, full_matrices=False)
+    values = values / matrices.norm(dim=(1, 2))[:, None]
+    for _ in range(5):
+        values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
+    assert 0.6 < values.min() <= values.max() < 1.3
+    expected = left * values[:, None] @ right
+    torch.testing.assert_close(orthogonalize(matrices), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(orthogonalize(matrices.float()), expected.float(), rtol=0, atol=1e-4)
+    assert orthogonalize(torch.zeros(1, *shape)).equal(torch.zeros(1, *shape))
+
+
+@pytest.mark.parametrize("scale", [0.2, 0.4])
+def test_muon_updates_like_pytorchs(scale: float) -> None:
+    """PyTorch's computes in bfloat16, and its `match_rms_adamw` has a scale of 0.2."""
+    generator = torch.Generator().manual_seed(5)
+    model = nn.ModuleDict({"first": nn.Linear(8, 24), "second": nn.Linear(24, 8), "to_logits": nn.Linear(8, 8)})
+    start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    rate, decay = 0.02, 0.1
+    optimizer = build_optimizer(
+        model, settings(optimizer="muon", muon_scale=scale, learning_rate=rate, weight_decay=decay)
+    )
+    names = ["first.weight", "second.weight"]
+    peers = {name: nn.Parameter(tensor.clone()) for name, tensor in start.items()}
+    others = [peer for name, peer in peers.items() if name not in names]
+    expected = [
+        torch.optim.Muon([peers[name] for name in names], lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(
+            [
+                {"params": [peer for peer in others if peer.dim() > 1], "weight_decay": decay},
+                {"params": [peer for peer in others if peer.dim() < 2], "weight_decay": 0.0},
+            ],
+            lr=rate,
+            betas=(0.9, 0.98),
+            eps=1e-9,
+        ),
+    ]
+    for _ in range(3):
+        for name, parameter in model.named_parameters():
+            parameter.grad = torch.randn(parameter.shape, generator=generator)
+            peers[name].grad = parameter.grad.clone()
+        for part in (optimizer, *expected):
+            part.step()
+    for name, parameter in model.named_parameters():
+        mine, peer = parameter - start[name], peers[name] - start[name]
+        if name in names:
+            faded = start[name] * ((1 - rate * decay) ** 3 - 1)
+            peer = faded + (peer - faded) * scale / 0.2
+        tolerance = 0.03 * scale * rate * 3 if name in names else 1e-6
+        assert (mine - peer).square().mean().sqrt() < tolerance
+
+
+def test_muon_updates_the_matrix_of_each_head_and_of_each_layer_but_the_last() -> None:
+    torch.manual_seed(1)
+    sizes = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=6, heads=2, score="general")
+    model = Transformer(sizes, 9, 9)
+    optimizer = build_optimizer(model, settings(optimizer="muon"))
+    groups = [group["params"] for group in optimizer.param_groups if "muon_scale" in group]
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    found = {names[parameter] for group in groups for parameter in group}
+    expected = {name for name, parameter in model.named_parameters() if parameter.dim() > 1}
+    assert found == expected - {"to_logits.weight", *(name for name in expected if "embedding" in name)}
+    assert {tuple(parameter.shape) for group in groups for parameter in group} >= {(2, 4, 4), (6, 8)}
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    heads = next(parameter for parameter in names if parameter.shape == (2, 4, 4))
+    before, gradient = heads.detach().clone(), heads.grad
+    optimizer.step()
+    assert heads.grad is None and gradient is not None
+    rate = 1e-3 * 0.2 * 2
+    torch.testing.assert_close(heads, before - rate * orthogonalize(gradient), atol=1e-6, rtol=0)
+
+
+def test_a_restored_muon_goes_on_in_the_same_way() -> None:
+    models = [nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 5)) for _ in range(2)]
+    first = build_optimizer(models[0], settings(optimizer="muon"))
+    for _ in range(2):
+        step(models[0], first)
+    models[1].load_state_dict(models[0].state_dict())
+    second = build_optimizer(models[1], settings(optimizer="muon"))
+    state = optimizer_state(first, dict(models[0].named_parameters()))
+    assert {"0.weight/momentum_buffer", "1.weight/momentum_buffer", "0.bias/exp_avg"} <= set(state)
+    assert not {"0.weight/exp_avg", "0.bias/momentum_buffer"} & set(state)
+    restore_optimizer(second, dict(models[1].named_parameters()), state)
+    for model, optimizer in zip(models, (first, second), strict=True):
+        step(model, optimizer)
+    assert all(map(torch.equal, models[0].parameters(), models[1].parameters()))
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -59,8 +59,16 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
         le=4096,
         description="Batches in an update; their gradients are summed, and the loss is the mean over all their tokens.",
     )
-    optimizer: Literal["adamw", "adam"] = Field(
-        default="adamw", description='"adamw" (decoupled weight decay) or "adam" (weight decay added to the gradient).'
+    optimizer: Literal["adamw", "adam", "muon"] = Field(
+        default="adamw",
+        description='"adamw" (decoupled weight decay), "adam" (weight decay added to the gradient), or "muon" '
+        "(orthogonalized momentum for matrices except embeddings and the output layer, adamw for the rest).",
+    )
+    muon_scale: float = Field(
+        default=0.2,
+        gt=0,
+        description='With "muon", root mean square of an update of matrices divided by the learning rate; that of '
+        "adamw is about 0.2.",
     )
     learning_rate: float = Field(
         default=1e-3, gt=0, description='Maximum learning rate; for "noam", a factor applied to the paper\'s formula.'
@@ -166,11 +174,13 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fal
 
     @model_serializer(mode="wrap")
     def _without_new(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit log, freeze and teachers if not set, so that the settings equal those of earlier versions."""
+        """Omit settings that earlier versions lack, unless they are used, so that the table equals theirs."""
         return {
             name: value
             for name, value in serialize(self).items()
-            if (self.teacher or not name.startswith("teacher")) and (value or name not in ("log", "freeze"))
+            if (self.teacher or not name.startswith("teacher"))
+            and (value or name not in ("log", "freeze"))
+            and (self.optimizer == "muon" or name != "muon_scale")
         }
 
     @property
