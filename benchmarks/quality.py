@@ -5,16 +5,16 @@ scripts/bench quality table DIR
 scripts/bench quality search RUN…
 scripts/bench quality speed RUN RUN…
 
-A cell is a change of configs/multi30k-tiny.toml with a seed; "muon S" replaces the optimizer (see _muon.py). Its
-updates are given, not its minutes, so that a slow machine changes nothing: `full` are the updates of an hour on one
-core (see benchmarks/results/quality.md), `short` a third of them, which only tells what diverges. `train` trains the
-cells that are missing, one pinned to each core named, and continues those that were interrupted; each is judged when it
-is done: loss and BLEU over all 1,014 validation pairs (tokenized, beam 5, the length penalty that `search` found best
-for the recipe), kept in DIR/cells.jsonl. Cells of another `--language` need a DIR of their own. `table` prints them:
-the mean over seeds, and the difference from the recipe with the same seeds and updates, with a 95 % interval of a
-paired bootstrap over the lines. `search` prints the BLEU of a run, or of an ensemble, for several length penalties.
-`speed` compares the ensemble of runs with one of them: in turn, 300 validation lines by the ensemble and, as many times
-as it has models, by the first run alone, on one thread.
+A cell is a change of configs/multi30k-tiny.toml with a seed. Its updates are given, not its minutes, so that a slow
+machine changes nothing: `full` are the updates of an hour on one core (see benchmarks/results/quality.md), `short` a
+third of them, which only tells what diverges. `train` trains the cells that are missing, one pinned to each core named,
+and continues those that were interrupted; each is judged when it is done: loss and BLEU over all 1,014 validation pairs
+(tokenized, beam 5, the length penalty that `search` found best for the recipe), kept in DIR/cells.jsonl. Cells of
+another `--pair` of languages, or of another recipe, need a DIR of their own. `table` prints them: the mean over seeds,
+and the difference from the recipe with the same seeds and updates, with a 95 % interval of a paired bootstrap over the
+lines. `search` prints the BLEU of a run, or of an ensemble, for several length penalties. `speed` compares the ensemble
+of runs with one of them: in turn, 300 validation lines by the ensemble and, as many times as it has models, by the
+first run alone, on one thread.
 """
 
 from __future__ import annotations
@@ -49,15 +49,13 @@ UPDATES = {"full": 10_000, "short": 3_333}
 # The changes, by name.
 CHANGES: dict[str, tuple[str, ...]] = {
     "recipe": (),
+    "adamw": ("training.optimizer=adamw", "training.weight_decay=0.0"),
     "decay 0.03": ("training.weight_decay=0.03",),
-    "decay 0.1": ("training.weight_decay=0.1",),
+    "decay 0": ("training.weight_decay=0.0",),
     "decay 0.3": ("training.weight_decay=0.3",),
     "decay 1": ("training.weight_decay=1.0",),
     "dropout 0.1": ("model.dropout=0.1",),
     "dropout 0.3": ("model.dropout=0.3",),
-    "muon 0.2": (),
-    "muon 0.4": (),
-    "muon 0.4, dropout 0.3": ("model.dropout=0.3",),
     "teacher weight 1": ("training.teacher_weight=1.0",),
     "sequence level": ("training.teacher_level=sequence", "training.teacher_weight=1.0"),
 }
@@ -70,19 +68,19 @@ PENALTIES: dict[LengthForm, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class Captions:
-    """The captions of Multi30k in English and another language.
+    """The captions of Multi30k in two languages.
 
     Args:
         folder: the folder of `attent data multi30k`.
-        language: the code of the other language.
+        pair: the codes of the languages, from-to.
     """
 
     folder: Path
-    language: str = "de"
+    pair: str = "en-de"
 
     def files(self, part: str) -> list[Path]:
         """Return the files of sources and targets of a part."""
-        return [self.folder / f"tok/{part}.lc.norm.tok.{language}.gz" for language in ("en", self.language)]
+        return [self.folder / f"tok/{part}.lc.norm.tok.{language}.gz" for language in self.pair.split("-")]
 
     def pairs(self, part: str) -> list[tuple[str, str]]:
         """Return the pairs of a part."""
@@ -118,12 +116,9 @@ def train_cell(
         words += [f"--set={change}" for change in changes]
         words += [word for teacher in teachers for word in ("--teacher", teacher)]
     if not is_begun or json.loads((cell / "config.json").read_text("utf-8"))["state"] != "finished":
-        kind, _, scale = name.partition(",")[0].partition(" ")
-        program = [Path(__file__).with_name("_muon.py")] if kind == "muon" else ["-m", "attent"]
-        command = ["taskset", "-c", core, sys.executable, *program, "train", *words, "--threads", 1]
+        command = ["taskset", "-c", core, sys.executable, "-m", "attent", "train", *words, "--threads", 1]
         with (folder / f"{cell.name}.log").open("a") as log:
-            environment = {**os.environ, "MUON_SCALE": scale}
-            subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log, env=environment)
+            subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log)
     return {"name": label, "share": share, "seed": seed, **judged(cell, captions)}
 
 
@@ -273,16 +268,16 @@ def main() -> None:
         reader.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     for reader in (trainer, searcher, timer):
         reader.add_argument("--data", type=Path, default=Path(os.environ.get("ATTENT_DATA", ".")) / "multi30k")
-        reader.add_argument("--language", choices=("de", "fr"), default="de")
+        reader.add_argument("--pair", choices=("en-de", "de-en", "en-fr"), default="en-de")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.command == "train":
         cells = options.names, options.share, options.seeds, options.cores
-        train(options.folder, Captions(options.data, options.language), *cells, options.teacher)
+        train(options.folder, Captions(options.data, options.pair), *cells, options.teacher)
     elif options.command == "table":
         show(options.folder)
     else:
-        {"search": search, "speed": speed}[options.command](options.runs, Captions(options.data, options.language))
+        {"search": search, "speed": speed}[options.command](options.runs, Captions(options.data, options.pair))
 
 
 if __name__ == "__main__":
