@@ -60,7 +60,7 @@ def test_a_run_trained_with_r_drop_is_validated_but_not_resumed(tiny_run: Path, 
     config = json.loads((run / "config.json").read_text())
     config["training"]["r_drop"] = 3.0
     (run / "config.json").write_text(json.dumps(config))
-    assert recipe.validate(run, load(run).model) == config["results"]
+    assert recipe.validate(run, load(run).model, print) == config["results"]
     with pytest.raises(ArgumentError, match=r"run was trained with R-Drop, which attent no longer has"):
         resume(run, {"updates": 4})
 
