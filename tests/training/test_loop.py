@@ -19,7 +19,7 @@ from attent.text.tokenizer import CharTokenizer
 from attent.training.checkpoint import Checkpoints, list_checkpoints
 from attent.training.loop import Training, TrainingResult, deferred_interrupt, train
 from attent.training.loss import translation_cross_entropy
-from attent.training.optimizer import build_optimizer, fraction_done
+from attent.training.optimizer import build_optimizer, fraction_done, orthogonalize
 from attent.training.progress import Progress
 from attent.training.settings import TrainingSettings
 
@@ -82,6 +82,25 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     assert set(log[0]["seconds"]) == {"float32 on 1 thread", "bfloat16 on 1 thread"}
     assert trained.threads == 1
     assert weights(tried).equal(weights(plain))
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_muon_computes_in_the_precision_of_training(
+    precision: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def recorded(matrices: torch.Tensor) -> torch.Tensor:
+        result = orthogonalize(matrices)
+        assert matrices.dtype == torch.float32
+        found.append(result.dtype)
+        return result
+
+    monkeypatch.setattr("attent.training.optimizer.orthogonalize", recorded)
+    model = make_model()
+    run(model, make_settings(optimizer="muon", precision=precision))
+    assert set(found) == {dtype}
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from torch import nn
 from attent.errors import UnknownNameError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
+from attent.training.autotune import Precision, autocast
 from attent.training.optimizer import (
     SCHEDULES,
     EarlyStopping,
@@ -85,8 +86,8 @@ def test_newton_schulz_steps_map_singular_values_by_their_polynomial(shape: tupl
     assert orthogonalize(torch.zeros(1, *shape)).equal(torch.zeros(1, *shape))
 
 
-@pytest.mark.parametrize("scale", [0.2, 0.4])
-def test_muon_updates_like_pytorchs(scale: float) -> None:
+@pytest.mark.parametrize(("scale", "precision"), [(0.2, "float32"), (0.4, "float32"), (0.4, "bfloat16")])
+def test_muon_updates_like_pytorchs(scale: float, precision: Precision) -> None:
     """PyTorch's computes in bfloat16, and its `match_rms_adamw` has a scale of 0.2."""
     generator = torch.Generator().manual_seed(5)
     model = nn.ModuleDict({"first": nn.Linear(8, 24), "second": nn.Linear(24, 8), "to_logits": nn.Linear(8, 8)})
@@ -114,7 +115,9 @@ def test_muon_updates_like_pytorchs(scale: float) -> None:
         for name, parameter in model.named_parameters():
             parameter.grad = torch.randn(parameter.shape, generator=generator)
             peers[name].grad = parameter.grad.clone()
-        for part in (optimizer, *expected):
+        with autocast(torch.device("cpu"), precision):
+            optimizer.step()
+        for part in expected:
             part.step()
     for name, parameter in model.named_parameters():
         mine, peer = parameter - start[name], peers[name] - start[name]

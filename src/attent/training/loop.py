@@ -24,7 +24,16 @@ from attent.ops.onednn import prefers_onednn
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
 from attent.text.batches import BatchSize, Examples
-from attent.training.autotune import Budget, ComputeConfig, Precision, autotune, benchmark, candidates, rate_fault
+from attent.training.autotune import (
+    Budget,
+    ComputeConfig,
+    Precision,
+    autocast,
+    autotune,
+    benchmark,
+    candidates,
+    rate_fault,
+)
 from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore, resume_messages
 from attent.training.distributed import SINGLE_PROCESS, Processes
 from attent.training.loss import LossFunction, translation_cross_entropy
@@ -251,13 +260,14 @@ class Training:
             total = total + loss.detach()
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, settings.clip)
-        width = self.model.to_logits.in_features
         warmup = warmup_updates(settings.warmup, self.state.update, self.fraction_done)
-        factor = self.schedule(self.state.update, done, warmup, width) * self.early_stopping.state.scale
-        self.rate = settings.learning_rate * factor
+        factor = self.schedule(self.state.update, done, warmup, self.model.to_logits.in_features)
+        self.rate = settings.learning_rate * factor * self.early_stopping.state.scale
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate
-        self.optimizer.step()
+        # Muon multiplies matrices.
+        with autocast(self.device, self.state.pace.precision):
+            self.optimizer.step()
         self.optimizer.zero_grad()
         self.average.add(self.state.update)
         self.meter.add(self.processes.all_reduce(total), tokens)
