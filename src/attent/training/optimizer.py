@@ -37,9 +37,9 @@ class Muon(torch.optim.AdamW):
         m ← μ m + (1 − μ) g,   W ← (1 − η λ) W − η s √max(A, B) · ortho((1 − μ) g + μ m),   μ = 0.95
 
     for each matrix W, of shape (A, B), of a weight (…, A, B), with the learning rate η, the weight decay λ and the
-    scale s: the root mean square of an update is at most about η s. Unlike torch.optim.Muon, it computes in float32 by
-    default, and in bfloat16 under autocast, and all matrices of a group together, which is many times faster on CPUs
-    without bfloat16.
+    scale s: the root mean square of an update is at most about η s. It computes in float32, or in bfloat16 under
+    autocast, and all matrices of a group together. torch.optim.Muon always computes in bfloat16, which is many times
+    slower on CPUs without it.
 
     Source: Jordan et al. (2024), https://kellerjordan.github.io/posts/muon; Liu et al. (2025), §2.2, arXiv 2502.16982.
     """
