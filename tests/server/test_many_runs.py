@@ -265,32 +265,33 @@ def test_weights_that_were_read_to_be_checked_leave_the_memory_once(
 
 
 def test_languages_take_turns() -> None:
-    order, are_queued = list[str](), threading.Event()
+    order, has_begun, are_queued = list[str](), threading.Event(), threading.Event()
 
     class Work:
         def __init__(self, name: str) -> None:
             self.name = name
 
         def __call__(self, texts: list[str]) -> list[str]:
-            # the first batch lasts until all sentences are in the queue
+            # the first batch lasts until all other sentences are in the queue
+            has_begun.set()
             assert are_queued.wait(30)
             order.append(self.name)
             return texts
 
     async def run() -> None:
-        batcher = Batcher(ServerSettings(batch=4, window=30.0), group=lambda work: work.name)
-        waiting = asyncio.ensure_future(batcher.submit(["x"] * 40, Work("many")))
-        await asyncio.sleep(0)
-        few = asyncio.ensure_future(batcher.submit(["y"] * 2, Work("few")))
-        await asyncio.sleep(0)
+        batcher = Batcher(ServerSettings(batch=4, window=30.0, threads=1), group=lambda work: work.name)
+        requests = [asyncio.ensure_future(batcher.submit(["z"], Work("first")))]
+        assert await asyncio.to_thread(has_begun.wait, 30)
+        for count, name in ((40, "many"), (2, "few")):
+            requests.append(asyncio.ensure_future(batcher.submit(["x"] * count, Work(name))))
+            await asyncio.sleep(0)
         are_queued.set()
-        await asyncio.gather(waiting, few)
+        await asyncio.gather(*requests)
         batcher.close()
 
     asyncio.run(run())
-    assert sorted(order) == ["few"] + ["many"] * 10
     # not behind the forty that came before
-    assert order.index("few") <= 1
+    assert order == ["first", "many", "few"] + ["many"] * 9
 
 
 def test_languages_that_come_later_do_not_go_first() -> None:
