@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import sys
 import time
 import types
@@ -42,6 +43,10 @@ TEXT = ["the dog was tired , so it slept .", "the cat was happy .", "the dog sle
 
 # The tests' tensors are so small that a second thread costs more than it brings.
 torch.set_num_threads(1)
+
+# Background jobs of a shell ignore Ctrl-C, and so would the commands that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("attent", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("attent")

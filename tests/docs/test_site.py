@@ -190,16 +190,35 @@ def test_the_search_works_from_disk_for_options_and_settings_too(site: Path, win
 
 
 @pytest.mark.slow
-@both_schemes
-def test_pages_fit_a_phone(site: Path, window: Any, dark: bool) -> None:
-    opened = window.open(site / "index.html", size=(390, 844), dark=dark)
-    window.picture(opened, f"site-narrow-{'dark' if dark else 'light'}")
-    # 404.html is for a server, at its root
-    for page in sorted(site.rglob("*.html")):
-        if page.name != "404.html":
-            opened.goto(page.as_uri())
+def test_pages_and_their_equations_fit_a_phone(site: Path, window: Any) -> None:
+    pages = sorted(site.rglob("*.html"))
+    with_equations = {page for page in pages if "<math " in page.read_text(encoding="utf-8")}
+    assert {"formula.html", "scores.html", "heads.html"} <= {page.name for page in with_equations}
+    opened = window.open(site / "index.html", size=(390, 844))
+    for page in pages:
+        # 404.html is for a server, at its root
+        if page.name == "404.html":
+            continue
+        opened.goto(page.as_uri())
+        for scheme in ("dark", "light"):
+            opened.emulate_media(color_scheme=scheme)
             assert opened.evaluate("document.documentElement.scrollWidth") <= 390, page
             assert not opened.evaluate(BEYOND), page
+            boxes = opened.evaluate(BOXES) if page in with_equations else []
+            assert all(width > 0 and height > 4 for width, height, _, _ in boxes), page
+            # tables are moved sideways, displayed equations need not be
+            assert all(left >= 0 and right <= 390 for _, _, left, right in boxes), page
+    window.check()
+
+
+@pytest.mark.slow
+@both_schemes
+def test_pictures_of_a_phone(site: Path, window: Any, dark: bool) -> None:
+    opened, scheme = window.open(site / "index.html", size=(390, 844), dark=dark), "dark" if dark else "light"
+    window.picture(opened, f"site-narrow-{scheme}")
+    opened.goto(f"{(site / 'learn' / 'scores.html').as_uri()}#scaled-dot-product")
+    window.picture(opened, f"site-equations-{scheme}")
+    assert opened.evaluate(BOXES)
     window.check()
 
 
@@ -322,23 +341,6 @@ def test_the_style_sheet_has_no_color_of_its_own(site: Path) -> None:
     tokens = ROOT / "src" / "attent" / "views" / "web" / "tokens.css"
     assert (site / "figures" / "tokens.css").read_bytes() == tokens.read_bytes()
     assert set(re.findall(r"var\(--(?!md-)([\w-]+)", own)) <= set(re.findall(r"--([\w-]+):", tokens.read_text("utf-8")))
-
-
-@pytest.mark.slow
-@both_schemes
-def test_equations_are_drawn_on_a_phone(site: Path, window: Any, dark: bool) -> None:
-    pages = [page for page in sorted(site.rglob("*.html")) if "<math " in page.read_text(encoding="utf-8")]
-    assert {"formula.html", "scores.html", "heads.html"} <= {page.name for page in pages}
-    opened = window.open(site / "index.html", size=(390, 844), dark=dark)
-    for page in pages:
-        opened.goto(page.as_uri())
-        boxes = opened.evaluate(BOXES)
-        assert all(width > 0 and height > 4 for width, height, _, _ in boxes), page
-        # tables are moved sideways, displayed equations need not be
-        assert all(left >= 0 and right <= 390 for _, _, left, right in boxes), page
-    opened.goto(f"{(site / 'learn' / 'scores.html').as_uri()}#scaled-dot-product")
-    window.picture(opened, f"site-equations-{'dark' if dark else 'light'}")
-    window.check()
 
 
 def test_equations_become_mathml(site: Path) -> None:

@@ -80,6 +80,5 @@ def test_ctrl_c_ends_it_in_one_line_while_a_translation_grows(run_folder: Path, 
         try:
             assert process.wait(60) == 130
         finally:
-            # where the signal is ignored, as in a shell's background jobs, nothing else ends it
             process.kill()
         assert process.stderr.read() == "press Ctrl-C to stop\nattent: interrupted\n"

@@ -129,5 +129,8 @@ def test_a_loop_that_never_ends_is_stopped() -> None:
         assert process.stdout is not None and process.stdout.readline() == "begun\n"
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, err) == (130, "attent: interrupted\n")
